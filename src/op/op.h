@@ -1,0 +1,92 @@
+/* Ops: what a compute instruction does, and what it costs in FLOPs and bytes. One line of op_list.h
+ * each; shapes in shape.c, costs in count.c. Numbers are kernels/cpu and kernels/cuda. */
+#ifndef REHEARSE_OP_OP_H
+#define REHEARSE_OP_OP_H
+
+#include "base/status.h"
+#include "op/type.h"
+
+enum op_kind {
+#define OP(name, class) OP_##name,
+#include "op/op_list.h"
+#undef OP
+    OP_COUNT
+};
+
+enum op_class {
+    OP_CLASS_MATMUL,
+    OP_CLASS_CONVOLUTION,
+    OP_CLASS_NORMALIZATION,
+    OP_CLASS_POOLING,
+    OP_CLASS_ELEMENTWISE,
+    OP_CLASS_EMBEDDING,
+    OP_CLASS_LOSS,
+    OP_CLASS_OPTIMIZER,
+    OP_CLASS_MEMORY,
+    OP_CLASS_VIEW, /* never an instruction */
+    OP_CLASS_COUNT
+};
+
+/* Elements of a `control` operand (fp32[CONTROL_ELEMENTS]). */
+enum { CONTROL_LEARNING_RATE, CONTROL_LOSS_SLOT, CONTROL_ELEMENTS = 4 };
+
+/* An op with its attributes; only the member of its kind is meaningful. Gradient ops carry the
+ * attributes of their forward op. */
+struct op {
+    enum op_kind kind;
+    enum dtype compute; /* rate of its arithmetic: F32, TF32, BF16 or F16 */
+    bool accumulate;    /* weight gradients and losses: add to what the write holds */
+    union {
+        struct {
+            int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
+            int dilation; /* 1; reserved for convolutions and max pooling */
+            int groups;   /* convolutions; 1 elsewhere */
+            int output_h, output_w; /* avg_pool2d: adaptive output when > 0 */
+            bool ceil_mode;         /* pooling: output sizes round up */
+        } window; /* conv2d, max_pool2d, avg_pool2d and their gradients */
+        struct {
+            double epsilon, momentum;
+            bool training;
+        } norm;
+        struct {
+            double weight; /* multiplies loss and gradient: 1 / (microbatches * accumulation) */
+            bool sum;      /* reduction "sum" instead of "mean" */
+        } loss;
+        struct {
+            double momentum, dampening, weight_decay;
+            bool nesterov;
+        } sgd;
+        struct {
+            double beta1, beta2, epsilon, weight_decay;
+        } adam;
+        struct {
+            double alpha, beta;
+        } scale_add;
+    };
+};
+
+const char *op_name(enum op_kind kind);       /* "linear" */
+enum op_class op_class(enum op_kind kind);
+const char *op_class_name(enum op_class c);   /* "matmul", "convolution", … as in device files */
+bool op_parse(const char *name, enum op_kind *kind);
+
+enum { OP_MAX_WRITES = 6 }; /* of forward ops; optimizers take any number */
+
+/* Forward ops: the types of the writes from the types of the reads (dtype of the first floating
+ * read). Fails with the op, the operand and both numbers. Weight operands must be present. */
+enum rh_status op_infer(const struct op *op, const struct tensor_type *reads, int read_count,
+                        struct tensor_type writes[OP_MAX_WRITES], int *write_count);
+
+/* Checks the operands of any op, forward, gradient or optimizer, against each other. */
+enum rh_status op_check(const struct op *op, const struct tensor_type *reads, int read_count,
+                        const struct tensor_type *writes, int write_count);
+
+/* Floating-point operations; a multiply-add is two. Convolutions count direct convolution. */
+double op_flops(const struct op *op, const struct tensor_type *reads, int read_count,
+                const struct tensor_type *writes, int write_count);
+
+/* Bytes that the op has to read and write once each in device memory. */
+double op_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
+                const struct tensor_type *writes, int write_count);
+
+#endif
