@@ -1,15 +1,20 @@
-/* Rehearse: one experiment, simulated on SimGrid and run on CUDA. The public C API. */
+/* Rehearse: one experiment, simulated on SimGrid and run on real GPUs. The public C API of librehearse.
+ *
+ * Every call that can fail returns a status; rh_error() then tells what went wrong. Handles are
+ * freed by their own _free or _close; NULL is allowed there. Sizes are bytes, times are seconds. A
+ * process may use several clusters, from one thread at a time. */
 #ifndef REHEARSE_H
 #define REHEARSE_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Every call that can fail returns one of these; the value is also the command's exit code. */
+/* The value is also the exit code of the command `rehearse`. */
 enum rh_status {
     RH_OK = 0,
     RH_FAILED = 1,        /* the run failed, or the hardware is not there */
@@ -19,6 +24,129 @@ enum rh_status {
 
 /* What went wrong in this thread's last failed call; "" if nothing did. */
 const char *rh_error(void);
+const char *rh_version(void);
+
+/* ---- clusters ------------------------------------------------------------------------------- */
+
+/* Devices opened on a backend. */
+struct rh_cluster;
+
+/* `cluster` is a name ("dgx-1v-32gb"), a path, or a JSON object as in an experiment; `devices` how
+ * many of its GPUs are used; `backend` "simgrid" (NULL), "reference" or "cuda". */
+enum rh_status rh_cluster_open(const char *cluster, int devices, const char *backend,
+                               struct rh_cluster **out);
+void rh_cluster_close(struct rh_cluster *cluster); /* after its tensors */
+int rh_cluster_devices(const struct rh_cluster *cluster);
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+enum rh_dtype { RH_FLOAT32, RH_INT64 };
+enum { RH_HOST = -1, RH_MAX_DIMS = 5 };
+
+/* A strided window into memory on one device (0 … devices-1, or RH_HOST). Several tensors may share
+ * memory: what the calls below call an alias or a view. */
+struct rh_tensor;
+
+/* Zero-filled, dense. rank 0 is a scalar. */
+enum rh_status rh_tensor_new(struct rh_cluster *cluster, int device, enum rh_dtype dtype, int rank,
+                             const int64_t *dims, struct rh_tensor **out);
+void rh_tensor_free(struct rh_tensor *tensor);
+/* Dense row-major values in and out; `bytes` must be the tensor's size. */
+enum rh_status rh_tensor_write(struct rh_tensor *tensor, const void *values, size_t bytes);
+enum rh_status rh_tensor_read(const struct rh_tensor *tensor, void *values, size_t bytes);
+int rh_tensor_device(const struct rh_tensor *tensor);
+enum rh_dtype rh_tensor_dtype(const struct rh_tensor *tensor);
+int rh_tensor_rank(const struct rh_tensor *tensor);
+int64_t rh_tensor_dim(const struct rh_tensor *tensor, int dim);
+size_t rh_tensor_bytes(const struct rh_tensor *tensor);
+/* 1 if both lie in the same memory at the same place. */
+int rh_tensor_same(const struct rh_tensor *a, const struct rh_tensor *b);
+
+/* ---- moving and device collectives: torch.cuda.comm ------------------------------------------- */
+
+/* Each is a small plan, checked and run at once; results are the caller's. `seconds` (may be NULL)
+ * takes what it cost: simulated, or measured. */
+
+/* The tensor itself (an alias) if it is there already, else a copy on `device`. */
+enum rh_status rh_to(struct rh_tensor *tensor, int device, struct rh_tensor **out, double *seconds);
+/* out[i] on devices[i]; an alias where the source lies there. */
+enum rh_status rh_broadcast(struct rh_tensor *tensor, const int *devices, int count,
+                            struct rh_tensor **out, double *seconds);
+/* Sum of the inputs on `destination`, which must hold one of them (the last such is the root: the
+ * others are added to it in order). One input: the very same. */
+enum rh_status rh_reduce_add(struct rh_tensor *const *inputs, int count, int destination,
+                             struct rh_tensor **out, double *seconds);
+/* Pieces along `dim` (negative: from the end) on devices[i], a view where the source lies there.
+ * `sizes` NULL: ceil(size / count) each, so that *pieces may be less than count. */
+enum rh_status rh_scatter(struct rh_tensor *tensor, const int *devices, int count,
+                          const int64_t *sizes, int dim, struct rh_tensor **out, int *pieces,
+                          double *seconds);
+/* Concatenation along `dim` on `destination` (a device or RH_HOST). Always a copy. */
+enum rh_status rh_gather(struct rh_tensor *const *inputs, int count, int dim, int destination,
+                         struct rh_tensor **out, double *seconds);
+/* Sum over distinct devices, in place. */
+enum rh_status rh_all_reduce(struct rh_tensor *const *tensors, int count, double *seconds);
+
+/* ---- models --------------------------------------------------------------------------------- */
+
+struct rh_model;
+enum { RH_INPUT = -1, RH_PREVIOUS = -2 }; /* what a layer reads: the model's input, the layer before */
+
+/* By builder ("resnet50") or as JSON text (an object as in an experiment's `model`). */
+enum rh_status rh_model_new(const char *name_or_json, struct rh_model **out);
+/* Layer by layer: `dims` is one sample's shape. Each call names a layer and gives its number, to be
+ * read by later ones. */
+enum rh_status rh_model_begin(const char *name, int rank, const int64_t *dims,
+                              struct rh_model **out);
+enum rh_status rh_model_linear(struct rh_model *model, const char *name, int input, int64_t out,
+                               int bias, int *layer);
+enum rh_status rh_model_conv2d(struct rh_model *model, const char *name, int input, int64_t out,
+                               int kernel, int stride, int padding, int groups, int bias,
+                               int *layer);
+enum rh_status rh_model_batch_norm2d(struct rh_model *model, const char *name, int input,
+                                     int *layer);
+enum rh_status rh_model_relu(struct rh_model *model, const char *name, int input, int *layer);
+enum rh_status rh_model_add(struct rh_model *model, const char *name, int a, int b, int *layer);
+enum rh_status rh_model_max_pool2d(struct rh_model *model, const char *name, int input, int kernel,
+                                   int stride, int padding, int *layer);
+enum rh_status rh_model_global_average(struct rh_model *model, const char *name, int input,
+                                       int *layer);
+enum rh_status rh_model_flatten(struct rh_model *model, const char *name, int input, int *layer);
+/* Elements of all parameters; 0 for a model that does not build (rh_error tells why). */
+int64_t rh_model_parameters(const struct rh_model *model);
+void rh_model_free(struct rh_model *model);
+
+/* ---- experiments ---------------------------------------------------------------------------- */
+
+/* Model, data, training, cluster and strategy together: what a JSON file of experiments/ says. */
+struct rh_experiment;
+
+/* `path_or_json`: a file, or JSON text that starts with '{'. */
+enum rh_status rh_experiment_open(const char *path_or_json, struct rh_experiment **out);
+/* One key, as the command's --set: "data.batch=64", "strategy.type=ddp". */
+enum rh_status rh_experiment_set(struct rh_experiment *experiment, const char *setting);
+enum rh_status rh_experiment_set_model(struct rh_experiment *experiment,
+                                       const struct rh_model *model);
+void rh_experiment_close(struct rh_experiment *experiment);
+
+/* What one run gave. */
+struct rh_result;
+enum { RH_NUMBERS = 1, RH_TRACE = 2 };
+
+/* Plan, checks, run. `flags`: RH_NUMBERS computes the values too, RH_TRACE keeps the timeline. */
+enum rh_status rh_experiment_run(struct rh_experiment *experiment, int flags,
+                                 struct rh_result **out);
+int rh_result_steps(const struct rh_result *result);
+double rh_result_step_seconds(const struct rh_result *result, int step); /* step -1: the median */
+double rh_result_samples_per_second(const struct rh_result *result);
+double rh_result_loss(const struct rh_result *result, int step); /* NaN without RH_NUMBERS */
+int rh_result_devices(const struct rh_result *result);
+double rh_result_peak_bytes(const struct rh_result *result, int device);
+void rh_result_print(const struct rh_result *result, FILE *out);
+/* The report as JSON text; the caller frees it with free(). */
+char *rh_result_json(const struct rh_result *result);
+enum rh_status rh_result_trace(const struct rh_result *result, const char *path);
+void rh_result_free(struct rh_result *result);
 
 #ifdef __cplusplus
 }

@@ -63,8 +63,8 @@ enum rh_status json_check_keys(const cJSON *object, const char *where, const cha
             continue;
         const char *nearest = text_nearest(item->string, keys, count);
         if (nearest)
-            return fail(RH_INVALID, "%s: unknown key '%s'; did you mean '%s'?", where,
-                        item->string, nearest);
+            return fail(RH_INVALID, "%s: unknown key '%s'; did you mean '%s'?", where, item->string,
+                        nearest);
         struct text list = {0};
         for (int i = 0; i < count; i++)
             text_add(&list, "%s%s", i ? ", " : "", keys[i]);

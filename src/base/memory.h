@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-void *memory_new(size_t bytes);                              /* zeroed; freed with free() */
-void *memory_new_array(size_t count, size_t bytes);          /* zeroed, overflow checked */
-void *memory_resize(void *old, size_t count, size_t bytes);  /* like realloc, overflow checked */
-char *text_copy(const char *text);                           /* NULL gives NULL */
+void *memory_new(size_t bytes);                             /* zeroed; freed with free() */
+void *memory_new_array(size_t count, size_t bytes);         /* zeroed, overflow checked */
+void *memory_resize(void *old, size_t count, size_t bytes); /* like realloc, overflow checked */
+char *text_copy(const char *text);                          /* NULL gives NULL */
 char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Appends a zeroed element to a growing array and points at it:

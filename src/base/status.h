@@ -1,4 +1,5 @@
-/* One status and one message for everything that can go wrong, from the library to the exit code. */
+/* One status and one message for everything that can go wrong, from the library to the exit code.
+ */
 #ifndef REHEARSE_BASE_STATUS_H
 #define REHEARSE_BASE_STATUS_H
 
@@ -12,8 +13,8 @@
 enum rh_status fail(enum rh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Puts "prefix: " before the recorded message: where an error below gets its place ("node 'dgx1v': …").
- * Returns the status that was recorded with the message. */
+/* Puts "prefix: " before the recorded message: where an error below gets its place ("node 'dgx1v':
+ * …"). Returns the status that was recorded with the message. */
 enum rh_status fail_within(enum rh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

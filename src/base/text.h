@@ -15,8 +15,8 @@ struct text {
 
 void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The whole file as a string with a final NUL (length in *bytes when not NULL), owned by the caller;
- * NULL and a recorded error ("cannot read 'x': No such file") otherwise. */
+/* The whole file as a string with a final NUL (length in *bytes when not NULL), owned by the
+ * caller; NULL and a recorded error ("cannot read 'x': No such file") otherwise. */
 char *text_read_file(const char *path, size_t *bytes);
 
 /* "31.5 GiB", "97.3 ms", "2.31 k": written into `out`, which is returned. */

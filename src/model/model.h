@@ -48,6 +48,8 @@ struct model {
     int parameter_count, parameter_capacity;
     struct state *states;
     int state_count, state_capacity;
+    struct tensor_type *outputs; /* of each layer, for a batch of one */
+    int output_capacity;
 };
 
 struct model *model_new(const char *name, const struct tensor_type *input);
@@ -84,6 +86,9 @@ const char *const *model_builder_names(int *count);
 
 /* Output type for a batch, and the type of every layer's output (types[layer_count], owned by the caller). */
 enum rh_status model_types(const struct model *model, int64_t batch, struct tensor_type *types);
+
+/* Output type of a layer (or MODEL_INPUT) for a batch of one. */
+struct tensor_type model_output_type(const struct model *model, int layer);
 
 int64_t model_parameter_elements(const struct model *model);
 /* Index by exact name, or -1. */

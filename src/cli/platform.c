@@ -1,0 +1,183 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "platform/platform.h"
+#include "report/report.h"
+
+static void print_node(const struct node_model *node)
+{
+    printf("node %s: %d GPUs\n", node->name, node->gpu_count);
+    if (node->source)
+        printf("  source: %s\n", node->source);
+    for (int i = 0; i < node->gpu_count; i++)
+        printf("  gpu%d  %s\n", i, node->devices[i]->name);
+    printf("  host  %s\n", node->host->name);
+    for (int i = 0; i < node->link_count; i++) {
+        const struct link *link = &node->links[i];
+        printf("  %-10s %-10s %-8s x%-2d %7.1f GB/s %6.2f us\n", node->vertices[link->a].name,
+               node->vertices[link->b].name, link_class_name(link->class), link->count,
+               link->bytes_per_second / 1e9, link->latency_seconds * 1e6);
+    }
+}
+
+static void print_device(const struct device_model *device)
+{
+    printf("device %s: %.1f GiB at %.0f GB/s\n", device->name, device->memory_bytes / 1073741824,
+           device->memory_bytes_per_second / 1e9);
+    if (device->source)
+        printf("  source: %s\n", device->source);
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        if (device->flops_per_second[t] > 0)
+            printf("  %-5s %8.1f TFLOP/s\n", dtype_name((enum dtype)t),
+                   device->flops_per_second[t] / 1e12);
+    for (int c = 0; c < OP_CLASS_VIEW; c++)
+        printf("  efficiency %-14s %.2f\n", op_class_name((enum op_class)c), device->efficiency[c]);
+}
+
+static void print_cluster(struct cluster *cluster)
+{
+    static const char *const fabrics[] = {"none", "fat tree", "ring"};
+    printf("cluster %s: %d nodes, %d GPUs, fabric %s", cluster->name, cluster->node_count,
+           cluster->gpu_count, fabrics[cluster->fabric]);
+    if (cluster->fabric != FABRIC_NONE)
+        printf(", ports %.1f GB/s %.2f us, oversubscription %g",
+               cluster->port_bytes_per_second / 1e9, cluster->port_latency_seconds * 1e6,
+               cluster->oversubscription);
+    printf("\n");
+    for (int n = 0; n < cluster->node_count; n++)
+        if (n == 0 || cluster->nodes[n] != cluster->nodes[n - 1])
+            print_node(cluster->nodes[n]);
+}
+
+static enum rh_status list_names(struct platform *platform)
+{
+    static const char *const titles[] = {"devices", "nodes", "clusters"};
+    for (int kind = PLATFORM_DEVICE; kind <= PLATFORM_CLUSTER; kind++) {
+        int count = 0;
+        const char *const *names = platform_names(platform, (enum platform_kind)kind, &count);
+        printf("%s:\n", titles[kind]);
+        for (int i = 0; i < count; i++)
+            printf("  %s\n", names[i]);
+    }
+    return RH_OK;
+}
+
+static bool is_known(struct platform *platform, enum platform_kind kind, const char *name)
+{
+    int count = 0;
+    const char *const *names = platform_names(platform, kind, &count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static enum rh_status show(struct platform *platform, const char *name, int devices, bool quiet)
+{
+    if (is_known(platform, PLATFORM_DEVICE, name)) {
+        const struct device_model *device = NULL;
+        RETURN_IF_FAILED(platform_device(platform, name, &device));
+        if (!quiet)
+            print_device(device);
+        return RH_OK;
+    }
+    if (is_known(platform, PLATFORM_NODE, name) && !is_known(platform, PLATFORM_CLUSTER, name)) {
+        const struct node_model *node = NULL;
+        RETURN_IF_FAILED(platform_node(platform, name, &node));
+        if (!quiet)
+            print_node(node);
+        return RH_OK;
+    }
+    cJSON *json = cJSON_CreateString(name);
+    struct cluster *cluster = NULL;
+    enum rh_status status =
+        cluster_open(platform, json, "platform", devices ? devices : 1, &cluster);
+    cJSON_Delete(json);
+    RETURN_IF_FAILED(status);
+    if (!quiet)
+        print_cluster(cluster);
+    cluster_free(cluster);
+    return RH_OK;
+}
+
+static enum rh_status import(struct platform *platform, const char *path, const char *gpu,
+                             const char *name, const char *out)
+{
+    const struct node_model *node = NULL;
+    RETURN_IF_FAILED(platform_import(platform, path, gpu, name, &node));
+    cJSON *json = node_to_json(node);
+    enum rh_status status = report_write_json(json, out ? out : "-");
+    cJSON_Delete(json);
+    return status;
+}
+
+static enum rh_status check(struct platform *platform, const struct string_list *arguments)
+{
+    enum rh_status status = RH_OK;
+    for (int i = 1; i < arguments->count && status == RH_OK; i++) {
+        status = show(platform, arguments->items[i], 0, true);
+        if (status == RH_OK)
+            printf("%s: fine\n", arguments->items[i]);
+    }
+    return status;
+}
+
+static enum rh_status dispatch(struct platform *platform, const struct string_list *arguments,
+                               const char *gpu, const char *name, const char *out, int devices)
+{
+    static const char *const verbs[] = {"import", "show", "check"};
+    int verb = 0;
+    RETURN_IF_FAILED(json_choice("platform verb", arguments->items[0], verbs, 3, &verb));
+    if (verb == 1 && arguments->count == 1)
+        return list_names(platform);
+    if (arguments->count < 2)
+        return fail(RH_INVALID, "platform %s: a file or name is expected", verbs[verb]);
+    if (verb == 0)
+        return import(platform, arguments->items[1], gpu, name, out);
+    if (verb == 1)
+        return show(platform, arguments->items[1], devices, false);
+    return check(platform, arguments);
+}
+
+static enum rh_status run(int argc, char **argv)
+{
+    struct string_list arguments = {0};
+    const char *gpu = NULL;
+    const char *name = NULL;
+    const char *out = NULL;
+    int devices = 0;
+    const struct option options[] = {{"gpu", OPTION_STRING, &gpu},
+                                     {"name", OPTION_STRING, &name},
+                                     {"json", OPTION_STRING, &out},
+                                     {"devices", OPTION_INTEGER, &devices}};
+    struct platform *platform = NULL;
+    enum rh_status status =
+        options_read(&command_platform, argc, argv, options, 4, &arguments, 1, 1000);
+    if (status == RH_OK)
+        status = platform_open(&platform);
+    if (status == RH_OK)
+        status = dispatch(platform, &arguments, gpu, name, out, devices);
+    if (platform)
+        platform_close(platform);
+    list_free(&arguments, false);
+    return status;
+}
+
+const struct command command_platform = {
+    .name = "platform",
+    .usage =
+        "import FILE [--gpu DEVICE] [--name NAME] [--json FILE] | show [NAME|FILE] [--devices N] "
+        "| check NAME|FILE…",
+    .summary = "import, show or check devices, nodes and clusters",
+    .help = "  import FILE    a `nvidia-smi topo -m` or -p2p matrix or an NCCL topology XML, as a "
+            "node\n"
+            "  show [NAME]    a device, node or cluster with its links; without a name, all names\n"
+            "  check NAME…    read them and say what is wrong\n"
+            "  --gpu DEVICE   the GPU model where the file does not tell\n"
+            "  --name NAME    the new node's name\n"
+            "  --json FILE    where import writes ('-', the default: standard output)\n"
+            "  --devices N    show a cluster with nodes for N GPUs\n",
+    .run = run,
+};

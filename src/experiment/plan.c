@@ -1,0 +1,128 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "experiment/place.h"
+#include "plan/check.h"
+#include "plan/placement.h"
+
+/* Communicators of a role: distinct (group, stream name) pairs of its collectives and exchanges. */
+static int count_communicators(const struct plan *plan, int role)
+{
+    const struct role *r = &plan->roles[role];
+    bool *known = memory_new_array((size_t)plan->group_count * (size_t)r->stream_count + 1, 1);
+    int count = 0;
+    for (int l = 0; l < r->list_count; l++)
+        for (int i = 0; i < r->lists[l].count; i++) {
+            const struct instruction *in = &r->lists[l].instructions[i];
+            int group = in->kind == INSTRUCTION_COLLECT    ? in->collect.group
+                        : in->kind == INSTRUCTION_EXCHANGE ? in->exchange.group
+                                                           : -1;
+            if (group < 0 || known[group * r->stream_count + in->stream])
+                continue;
+            known[group * r->stream_count + in->stream] = true;
+            count++;
+        }
+    free(known);
+    return count;
+}
+
+double place_runtime_bytes(const struct experiment *e, const struct plan *plan, int role,
+                           int device)
+{
+    const struct device_model *model = cluster_device_model(e->cluster, device);
+    return model->runtime_bytes + model->communicator_bytes * count_communicators(plan, role);
+}
+
+int place_worker_device(const struct experiment *e, const struct plan *plan, int worker, int local)
+{
+    int gpus = plan->roles[plan_role_of(plan, worker)].gpus;
+    if (local < gpus)
+        return e->devices[worker * gpus + local];
+    return cluster_host_device(e->cluster,
+                               cluster_device_node(e->cluster, e->devices[worker * gpus]));
+}
+
+static enum rh_status check_gpus(const struct experiment *e, const struct plan *plan)
+{
+    int workers = mesh_workers(&plan->mesh);
+    int last_role = -1;
+    const struct device_model *last_model = NULL;
+    for (int worker = 0; worker < workers; worker++) {
+        int role = plan_role_of(plan, worker);
+        for (int local = 0; local < plan->roles[role].gpus; local++) {
+            int device = place_worker_device(e, plan, worker, local);
+            const struct device_model *model = cluster_device_model(e->cluster, device);
+            char name[48];
+            if (plan->roles[role].gpus == 1 && role == last_role && model == last_model)
+                continue; /* workers of a role on equal devices need the same */
+            last_role = role;
+            last_model = model;
+            RETURN_IF_FAILED(
+                plan_fits(plan, role, local, cluster_device_name(e->cluster, device, name),
+                          model->memory_bytes, place_runtime_bytes(e, plan, role, device)));
+        }
+    }
+    return RH_OK;
+}
+
+/* A node's host memory is shared by all its workers. */
+static enum rh_status check_hosts(const struct experiment *e, const struct plan *plan)
+{
+    double *bytes = memory_new_array((size_t)e->cluster->node_count, sizeof *bytes);
+    enum rh_status status = RH_OK;
+    for (int worker = 0; worker < mesh_workers(&plan->mesh); worker++) {
+        const struct role *role = &plan->roles[plan_role_of(plan, worker)];
+        int node = cluster_device_node(e->cluster, e->devices[worker * role->gpus]);
+        bytes[node] +=
+            (double)role->persistent_bytes[role->gpus] + (double)role->arena_bytes[role->gpus];
+        double capacity = e->cluster->nodes[node]->host->memory_bytes;
+        if (bytes[node] > capacity && status == RH_OK)
+            status = fail(RH_OUT_OF_MEMORY,
+                          "does not fit on 'node%d:host': %.1f GiB asked, %.1f GiB available", node,
+                          bytes[node] / 1073741824, capacity / 1073741824);
+    }
+    free(bytes);
+    return status;
+}
+
+enum rh_status place_fits(const struct experiment *e, const struct plan *plan)
+{
+    RETURN_IF_FAILED(check_gpus(e, plan));
+    return check_hosts(e, plan);
+}
+
+enum rh_status place_build(const struct experiment *e, struct strategy_plan *plan)
+{
+    char *where = text_format("experiment '%s': strategy '%s'", e->name, e->strategy->name);
+    struct strategy_request request = {.where = where,
+                                       .model = e->model,
+                                       .training = &e->training,
+                                       .batch = e->batch,
+                                       .resident = e->resident,
+                                       .cluster = e->cluster,
+                                       .devices = e->devices,
+                                       .device_count = e->device_count,
+                                       .dp = e->dp,
+                                       .pp = e->pp,
+                                       .keys = e->strategy_keys};
+    enum rh_status status = strategy_build(e->strategy, &request, plan);
+    free(where);
+    if (status != RH_OK)
+        return status;
+    status = plan_check(plan->plan);
+    if (status != RH_OK) {
+        fail_within(status, "experiment '%s': plan of '%s'", e->name, e->strategy->name);
+        strategy_plan_free(plan);
+    }
+    return status;
+}
+
+enum rh_status experiment_plan(const struct experiment *e, struct strategy_plan *plan)
+{
+    RETURN_IF_FAILED(place_build(e, plan));
+    enum rh_status status = place_fits(e, plan->plan);
+    if (status != RH_OK)
+        strategy_plan_free(plan);
+    return status;
+}

@@ -1,0 +1,155 @@
+#include <string.h>
+
+#include "base/memory.h"
+#include "experiment/sections.h"
+
+/* A string, or an object whose `type` is that string: gives the word and the object (or NULL). */
+static enum rh_status word_or_object(const cJSON *parent, const char *where, const char *key,
+                                     const char **word, const cJSON **object)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(parent, key);
+    *object = NULL;
+    if (!item)
+        return RH_OK;
+    if (cJSON_IsString(item)) {
+        *word = item->valuestring;
+        return RH_OK;
+    }
+    if (!cJSON_IsObject(item))
+        return fail(RH_INVALID, "%s: '%s' must be a name or an object with 'type'", where, key);
+    *object = item;
+    return json_string_required(item, where, "type", word);
+}
+
+static enum rh_status read_loss(struct training *t, const cJSON *train, const char *where)
+{
+    static const char *const losses[] = {"mse", "cross_entropy"};
+    static const char *const reductions[] = {"mean", "sum"};
+    const char *word = "cross_entropy";
+    const char *reduction = "mean";
+    const cJSON *object = NULL;
+    int loss = 0;
+    int sum = 0;
+    RETURN_IF_FAILED(word_or_object(train, where, "loss", &word, &object));
+    RETURN_IF_FAILED(json_choice("loss", word, losses, 2, &loss));
+    if (object) {
+        RETURN_IF_FAILED(JSON_CHECK_KEYS(object, where, "type", "reduction"));
+        RETURN_IF_FAILED(json_string(object, where, "reduction", &reduction));
+        RETURN_IF_FAILED(json_choice("reduction", reduction, reductions, 2, &sum));
+    }
+    t->loss = (enum loss_kind)loss;
+    t->loss_sum = sum;
+    return RH_OK;
+}
+
+static enum rh_status read_sgd(struct training *t, const cJSON *object, const char *where)
+{
+    t->learning_rate = 0.01;
+    if (!object)
+        return RH_OK;
+    RETURN_IF_FAILED(JSON_CHECK_KEYS(object, where, "type", "lr", "momentum", "dampening",
+                                     "weight_decay", "nesterov"));
+    RETURN_IF_FAILED(json_number(object, where, "momentum", 0, 1, &t->momentum));
+    RETURN_IF_FAILED(json_number(object, where, "dampening", 0, 1, &t->dampening));
+    RETURN_IF_FAILED(json_bool(object, where, "nesterov", &t->nesterov));
+    if (t->nesterov && (t->momentum == 0 || t->dampening != 0))
+        return fail(RH_INVALID,
+                    "%s: nesterov needs momentum > 0 and dampening 0; they are %g and %g", where,
+                    t->momentum, t->dampening);
+    return RH_OK;
+}
+
+static enum rh_status read_adam(struct training *t, const cJSON *object, const char *where)
+{
+    t->learning_rate = 1e-3;
+    t->beta1 = 0.9;
+    t->beta2 = 0.999;
+    t->epsilon = 1e-8;
+    t->weight_decay = t->optimizer == OPTIMIZER_ADAMW ? 0.01 : 0;
+    if (!object)
+        return RH_OK;
+    RETURN_IF_FAILED(
+        JSON_CHECK_KEYS(object, where, "type", "lr", "beta1", "beta2", "epsilon", "weight_decay"));
+    RETURN_IF_FAILED(json_number(object, where, "beta1", 0, 0.9999999, &t->beta1));
+    RETURN_IF_FAILED(json_number(object, where, "beta2", 0, 0.9999999, &t->beta2));
+    return json_number(object, where, "epsilon", 0, 1, &t->epsilon);
+}
+
+static enum rh_status read_optimizer(struct training *t, const cJSON *train, const char *where)
+{
+    static const char *const names[] = {"sgd", "adam", "adamw"};
+    const char *word = "sgd";
+    const cJSON *object = NULL;
+    int index = 0;
+    RETURN_IF_FAILED(word_or_object(train, where, "optimizer", &word, &object));
+    RETURN_IF_FAILED(json_choice("optimizer", word, names, 3, &index));
+    t->optimizer = (enum optimizer_kind)index;
+    RETURN_IF_FAILED(index == 0 ? read_sgd(t, object, where) : read_adam(t, object, where));
+    if (!object)
+        return RH_OK;
+    RETURN_IF_FAILED(json_number(object, where, "lr", 0, 1e6, &t->learning_rate));
+    return json_number(object, where, "weight_decay", 0, 1e6, &t->weight_decay);
+}
+
+enum rh_status section_train(struct experiment *e, const char *where)
+{
+    static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+    const cJSON *train = cJSON_GetObjectItemCaseSensitive(e->json, "train");
+    struct training *t = &e->training;
+    const char *precision = "fp32";
+    const char *path = NULL;
+    int64_t steps = 4;
+    int64_t accumulate = 1;
+    int index = 0;
+    if (train)
+        RETURN_IF_FAILED(JSON_CHECK_KEYS(train, where, "loss", "optimizer", "precision", "steps",
+                                         "accumulate", "init", "save"));
+    RETURN_IF_FAILED(read_loss(t, train, where));
+    RETURN_IF_FAILED(read_optimizer(t, train, where));
+    RETURN_IF_FAILED(json_string(train, where, "precision", &precision));
+    RETURN_IF_FAILED(json_choice("precision", precision, precisions, 4, &index));
+    dtype_parse(precisions[index], &t->precision);
+    RETURN_IF_FAILED(json_integer(train, where, "steps", 1, 1000000, &steps));
+    RETURN_IF_FAILED(json_integer(train, where, "accumulate", 1, 1000000, &accumulate));
+    t->steps = (int)steps;
+    t->accumulate = (int)accumulate;
+    RETURN_IF_FAILED(json_string(train, where, "init", &path));
+    e->init_path = text_copy(path);
+    path = NULL;
+    RETURN_IF_FAILED(json_string(train, where, "save", &path));
+    e->save_path = text_copy(path);
+    return RH_OK;
+}
+
+enum rh_status section_data(struct experiment *e, const char *where)
+{
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(e->json, "data");
+    int64_t seed = 0;
+    if (!data)
+        return fail(RH_INVALID, "%s: key 'data' is missing (data.batch or data.batch_per_device)",
+                    where);
+    RETURN_IF_FAILED(
+        JSON_CHECK_KEYS(data, where, "batch", "batch_per_device", "source", "seed", "resident"));
+    bool whole = cJSON_HasObjectItem(data, "batch");
+    bool share = cJSON_HasObjectItem(data, "batch_per_device");
+    if (whole == share)
+        return fail(RH_INVALID, "%s: data needs exactly one of 'batch' and 'batch_per_device'; %s",
+                    where, whole ? "both are given" : "neither is given");
+    e->batch_per_device = share;
+    RETURN_IF_FAILED(json_integer_required(data, where, share ? "batch_per_device" : "batch", 1,
+                                           INT64_C(1) << 40, &e->batch_given));
+    RETURN_IF_FAILED(json_integer(data, where, "seed", 0, INT64_C(1) << 53, &seed));
+    RETURN_IF_FAILED(json_bool(data, where, "resident", &e->resident));
+    e->seed = (uint64_t)seed;
+    const cJSON *source = cJSON_GetObjectItemCaseSensitive(data, "source");
+    const char *path = NULL;
+    if (cJSON_IsObject(source)) {
+        RETURN_IF_FAILED(JSON_CHECK_KEYS(source, where, "file"));
+        RETURN_IF_FAILED(json_string_required(source, where, "file", &path));
+        e->data_path = text_copy(path);
+    } else if (source &&
+               (!cJSON_IsString(source) || strcmp(source->valuestring, "synthetic") != 0)) {
+        return fail(RH_INVALID, "%s: data.source is \"synthetic\" or {\"file\": PATH}", where);
+    }
+    return RH_OK;
+}
