@@ -80,9 +80,10 @@ enum rh_status model_embedding(struct model *m, const char *name, int input, int
 /* Builders by name, from an experiment's `model`: a string ("resnet50"), or an object with `name` and
  * the builder's own keys ({"name": "mlp", "sizes": [784, 512, 10]}; {"name": "resnet50", "image": 64,
  * "classes": 10}), or with `layers` and `input` (a DAG in JSON; model_json.c), or with `file` (JSON
- * of the same form, relative to the working directory). The list of names is model_builder_names. */
+ * of the same form, relative to the working directory). */
 enum rh_status model_from_json(const cJSON *json, const char *where, struct model **model);
-const char *const *model_builder_names(int *count);
+/* The builders by index, NULL after the last. */
+const char *model_builder_name(int index);
 
 /* Output type for a batch, and the type of every layer's output (types[layer_count], owned by the caller). */
 enum rh_status model_types(const struct model *model, int64_t batch, struct tensor_type *types);
