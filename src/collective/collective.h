@@ -27,6 +27,7 @@ enum rh_status communicator_new(struct cluster *cluster, const int *devices, int
                                 struct communicator **communicator);
 void communicator_free(struct communicator *communicator);
 int communicator_channels(const struct communicator *c);
+int communicator_device(const struct communicator *c, int member); /* of the cluster */
 /* Member that follows `member` in ring `channel`. */
 int communicator_next(const struct communicator *c, int channel, int member);
 
@@ -43,7 +44,7 @@ struct collective_cost {
     double latency_seconds;  /* paid once, beside the flows */
     int steps;               /* of the algorithm, one after another: 2(n-1) for a ring all-reduce */
     double step_latency_seconds;
-    struct collective_flow *flows; /* owned; freed by collective_cost_free */
+    const struct collective_flow *flows; /* kept by the communicator */
     int flow_count;
     double seconds;                /* alone on its links: latency + max over links bytes / rate */
     double link_class_bytes[LINK_CLASS_COUNT]; /* bytes on the wire of each link class, summed over links
@@ -51,10 +52,9 @@ struct collective_cost {
 };
 
 /* `root` is a member; ignored by rootless kinds. One member: no flows and no time. `seconds` and
- * class bytes need routes and are 0 on native clusters. */
+ * class bytes need routes and are 0 on native clusters. Prices are remembered by the communicator. */
 enum rh_status collective_price(struct communicator *c, enum collective_kind kind, double bytes,
                                 int root, struct collective_cost *cost);
-void collective_cost_free(struct collective_cost *cost);
 
 /* A point-to-point transfer between two devices alone on its links: start-up plus bytes / rate. */
 enum rh_status transfer_price(struct cluster *cluster, int from, int to, double bytes,
