@@ -128,8 +128,8 @@ enum rh_status cost_op_seconds(const struct device_model *device, const struct o
     if (flops > 0 && rate <= 0)
         return fail(RH_INVALID, "device '%s' has no %s rate, which '%s' needs", device->name,
                     dtype_name(op->compute), op_name(op->kind));
-    double floor = flops > 0 ? flops / rate : 0;
-    floor = fmax(floor, bytes / device->memory_bytes_per_second);
-    *seconds = fmax(device->kernel_seconds, floor / device->efficiency[op_class(op->kind)]);
+    double roof = flops > 0 ? flops / rate : 0;
+    roof = fmax(roof, bytes / device->memory_bytes_per_second);
+    *seconds = fmax(device->kernel_seconds, roof / device->efficiency[op_class(op->kind)]);
     return RH_OK;
 }

@@ -55,7 +55,8 @@ static enum rh_status read_parts(struct platform *p, const cJSON *json, const ch
         return add_part(p, json, where, count, list);
     }
     if (cJSON_GetObjectItemCaseSensitive(json, "node") || count)
-        return fail(RH_INVALID, "%s: a list of 'nodes' takes no 'node' or 'count' beside it", where);
+        return fail(RH_INVALID, "%s: a list of 'nodes' takes no 'node' or 'count' beside it",
+                    where);
     if (!nodes->child)
         return fail(RH_INVALID, "%s: 'nodes' is an empty list", where);
     char inner[512];
@@ -94,8 +95,8 @@ static enum rh_status place_nodes(struct cluster *c, const char *where, struct p
         nodes += part->count;
     }
     if (nodes > MOST_NODES || gpus > (1 << 22))
-        return fail(RH_INVALID, "%s: %lld nodes with %lld GPUs; at most %d nodes and %d GPUs", where,
-                    (long long)nodes, (long long)gpus, MOST_NODES, 1 << 22);
+        return fail(RH_INVALID, "%s: %lld nodes with %lld GPUs; at most %d nodes and %d GPUs",
+                    where, (long long)nodes, (long long)gpus, MOST_NODES, 1 << 22);
     if (gpus < devices_wanted)
         return fail(RH_INVALID, "%s: %d devices are asked for; cluster '%s' has %lld", where,
                     devices_wanted, c->name, (long long)gpus);
@@ -132,14 +133,14 @@ static enum rh_status read_fabric(struct cluster *c, const cJSON *json, const ch
         RETURN_IF_FAILED(json_bool(fabric, inner, "rails", &c->rails));
     }
     c->oversubscription = 1;
-    RETURN_IF_FAILED(
-        json_number(json, where, "oversubscription", 1, 1e6, &c->oversubscription));
+    RETURN_IF_FAILED(json_number(json, where, "oversubscription", 1, 1e6, &c->oversubscription));
     if (c->oversubscription > 1 && type != FABRIC_FAT_TREE && (fabric || c->node_count > 1))
-        return fail(RH_INVALID, "%s: 'oversubscription' is %g, but the fabric is '%s', not a fat tree",
-                    where, c->oversubscription, types[type]);
+        return fail(RH_INVALID,
+                    "%s: 'oversubscription' is %g, but the fabric is '%s', not a fat tree", where,
+                    c->oversubscription, types[type]);
     if (!leaf_nodes)
-        leaf_nodes = c->rails || ports < 2 ? DEFAULT_LEAF_PORTS
-                                           : (DEFAULT_LEAF_PORTS + ports - 1) / ports;
+        leaf_nodes =
+            c->rails || ports < 2 ? DEFAULT_LEAF_PORTS : (DEFAULT_LEAF_PORTS + ports - 1) / ports;
     c->leaf_nodes = (int)leaf_nodes;
     c->fabric = c->node_count > 1 ? (enum fabric_kind)type : FABRIC_NONE;
     if (c->node_count > 1 && c->fabric == FABRIC_NONE)

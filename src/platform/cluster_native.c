@@ -107,8 +107,7 @@ static enum rh_status add_radical(struct host_list *list, const char *prefix, co
             (*end && *end != ','))
             return fail(RH_INVALID, "radical \"%s\" is not a list like 0-15,20", radical);
         for (long i = first; i <= last; i++)
-            RETURN_IF_FAILED(
-                add_host(list, text_format("%s%ld%s", prefix, i, suffix), device));
+            RETURN_IF_FAILED(add_host(list, text_format("%s%ld%s", prefix, i, suffix), device));
         c = *end ? end + 1 : end;
     }
     return RH_OK;
@@ -165,9 +164,8 @@ static enum rh_status read_file(struct host_list *list, const char *path)
     uint64_t hash = 0;
     RETURN_IF_FAILED(platform_read_text(list->platform, &file, &text, &hash));
     xmlParserCtxt *context = xmlNewParserCtxt();
-    xmlDoc *document =
-        xmlCtxtReadMemory(context, text, (int)strlen(text), path, NULL,
-                          XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
+    xmlDoc *document = xmlCtxtReadMemory(context, text, (int)strlen(text), path, NULL,
+                                         XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING);
     enum rh_status status = RH_OK;
     if (!document) {
         const xmlError *error = xmlCtxtGetLastError(context);
@@ -181,8 +179,9 @@ static enum rh_status read_file(struct host_list *list, const char *path)
         status = read_zone(list, xmlDocGetRootElement(document), 0);
     }
     if (status == RH_OK && !list->host_count)
-        status = fail(RH_INVALID, "no host is a GPU: none has <prop id=\"device\" value=\"NAME\"/> with "
-                                  "the name of a device file");
+        status =
+            fail(RH_INVALID, "no host is a GPU: none has <prop id=\"device\" value=\"NAME\"/> with "
+                             "the name of a device file");
     xmlFreeDoc(document);
     xmlFreeParserCtxt(context);
     free(text);

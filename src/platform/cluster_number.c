@@ -1,5 +1,6 @@
-/* The numbers of a cluster's devices and directed links, by arithmetic on the nodes' tables: links of
- * node 0 (two directions each), its ports (out, in), node 1 …, then each leaf's way up and down. */
+/* The numbers of a cluster's devices and directed links, by arithmetic on the nodes' tables: links
+ * of node 0 (two directions each), its ports (out, in), node 1 …, then each leaf's way up and down.
+ */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -69,16 +70,17 @@ static enum rh_status check_ports(struct cluster *c, const char *where)
             return fail(RH_INVALID, "%s: %d nodes need a network, but node '%s' has no NIC", where,
                         c->node_count, node->name);
         if (c->fabric == FABRIC_RING && ports != first)
-            return fail(RH_INVALID, "%s: a ring joins NIC to NIC, but node '%s' has %d and '%s' has %d",
-                        where, node->name, ports, c->nodes[0]->name, first);
+            return fail(RH_INVALID,
+                        "%s: a ring joins NIC to NIC, but node '%s' has %d and '%s' has %d", where,
+                        node->name, ports, c->nodes[0]->name, first);
         if (ports > MOST_PORTS)
             return fail(RH_INVALID, "%s: node '%s' has %d ports; at most %d are handled", where,
                         node->name, ports, MOST_PORTS);
         for (int port = 0; port < ports; port++)
             if (cluster_port_rate(c, i, port) <= 0)
                 return fail(RH_INVALID,
-                            "%s: node '%s' has no NIC; 'fabric' needs 'link_bytes_per_second'", where,
-                            node->name);
+                            "%s: node '%s' has no NIC; 'fabric' needs 'link_bytes_per_second'",
+                            where, node->name);
     }
     return RH_OK;
 }
@@ -205,14 +207,15 @@ static void make_node_link(const struct cluster *c, int node, int number,
     const struct node_model *model = c->nodes[node];
     if (number < 2 * model->link_count) {
         const struct link *own = &model->links[number / 2];
-        snprintf(name, LONGEST_LINK_NAME, "n%d.%s", node, node_record_of(model)->link_names[number]);
+        snprintf(name, LONGEST_LINK_NAME, "n%d.%s", node,
+                 node_record_of(model)->link_names[number]);
         link->class = own->class;
         link->bytes_per_second = own->bytes_per_second;
         link->latency_seconds = own->latency_seconds;
         return;
     }
-    static const char *const ways[][2] = {[FABRIC_FAT_TREE] = {"out", "in"},
-                                          [FABRIC_RING] = {"next", "previous"}};
+    static const char *const ways[][2] = {
+        [FABRIC_FAT_TREE] = {"out", "in"}, [FABRIC_RING] = {"next", "previous"}};
     int port = (number - 2 * model->link_count) / 2;
     int vertex = node_port_vertex(c, model, port);
     snprintf(name, LONGEST_LINK_NAME, "n%d.%s.%s", node, model->vertices[vertex].name,

@@ -79,8 +79,8 @@ static bool is_nearer(const struct node_route *a, const struct node_route *b)
            (a->distance == b->distance && a->bytes_per_second > b->bytes_per_second);
 }
 
-/* The NIC nearest to a vertex (NCCL's path type, then bandwidth), the first of equals; *equal counts
- * them. */
+/* The NIC nearest to a vertex (NCCL's path type, then bandwidth), the first of equals; *equal
+ * counts them. */
 static int nearest_port(const struct node_record *node, int vertex, int *equal)
 {
     int best = 0;
@@ -136,8 +136,8 @@ static void add_segment(const struct cluster *c, int node, int from, int to, str
     route->bytes_per_second = fmin(route->bytes_per_second, part->bytes_per_second);
 }
 
-static void add_hop(const struct cluster *c, int link, double bytes_per_second,
-                    struct route *route, int *links)
+static void add_hop(const struct cluster *c, int link, double bytes_per_second, struct route *route,
+                    int *links)
 {
     links[route->count++] = link;
     route->latency_seconds += c->port_latency_seconds;
@@ -149,13 +149,13 @@ static void add_tree(const struct cluster *c, const int node[2], const int port[
 {
     int up = cluster_port_leaf(c, node[0], port[0]);
     int down = cluster_port_leaf(c, node[1], port[1]);
-    add_hop(c, cluster_port_link(c, node[0], port[0], true),
-            cluster_port_rate(c, node[0], port[0]), route, links);
+    add_hop(c, cluster_port_link(c, node[0], port[0], true), cluster_port_rate(c, node[0], port[0]),
+            route, links);
     if (up != down) {
         add_hop(c, cluster_leaf_link(c, up, true), c->private->leaf_bytes_per_second[up], route,
                 links);
-        add_hop(c, cluster_leaf_link(c, down, false), c->private->leaf_bytes_per_second[down], route,
-                links);
+        add_hop(c, cluster_leaf_link(c, down, false), c->private->leaf_bytes_per_second[down],
+                route, links);
     }
     add_hop(c, cluster_port_link(c, node[1], port[1], false),
             cluster_port_rate(c, node[1], port[1]), route, links);

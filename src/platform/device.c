@@ -1,5 +1,5 @@
-/* Reading platforms/devices/NAME.json. Every rate and cost is required: a device that lacks one would
- * silently be too fast. */
+/* Reading platforms/devices/NAME.json. Every rate and cost is required: a device that lacks one
+ * would silently be too fast. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -67,14 +67,13 @@ int node_add_vertex(struct node_record *node, enum vertex_kind kind, const char 
     int vertex = model->vertex_count;
     *ARRAY_ADD(model->vertices, model->vertex_count, model->vertex_capacity) =
         (struct vertex){text_copy(name), kind, -1};
-    node->port_bytes_per_second = memory_resize(
-        node->port_bytes_per_second, (size_t)vertex + 1, sizeof *node->port_bytes_per_second);
+    node->port_bytes_per_second = memory_resize(node->port_bytes_per_second, (size_t)vertex + 1,
+                                                sizeof *node->port_bytes_per_second);
     node->port_bytes_per_second[vertex] = 0;
     if (kind == VERTEX_HOST && model->host_vertex < 0)
         model->host_vertex = vertex;
     if (kind == VERTEX_NIC) {
-        node->nics =
-            memory_resize(node->nics, (size_t)node->nic_count + 1, sizeof *node->nics);
+        node->nics = memory_resize(node->nics, (size_t)node->nic_count + 1, sizeof *node->nics);
         node->nics[node->nic_count++] = vertex;
     }
     return vertex;
@@ -127,7 +126,8 @@ static enum rh_status check_vertices(const struct node_model *node, const char *
         return fail(RH_INVALID, "%s: %d vertices are of kind 'host'; exactly 1 is needed", where,
                     hosts);
     if (!cpus)
-        return fail(RH_INVALID, "%s: no vertex is of kind 'cpu'; the host's memory needs one", where);
+        return fail(RH_INVALID, "%s: no vertex is of kind 'cpu'; the host's memory needs one",
+                    where);
     if (!node->gpu_count)
         return fail(RH_INVALID, "%s: no vertex is of kind 'gpu'", where);
     return RH_OK;

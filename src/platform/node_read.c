@@ -29,8 +29,8 @@ static enum rh_status read_vertex(struct platform *p, const cJSON *json, const c
     RETURN_IF_FAILED(json_string_required(json, where, "kind", &kind));
     if (json_choice("kind", kind, kinds, 5, &index) != RH_OK)
         return fail_within(RH_INVALID, "%s: vertex '%s'", where, name);
-    char inner[512];
-    snprintf(inner, sizeof inner, "%s: vertex '%s'", where, name);
+    char inner[1024];
+    snprintf(inner, sizeof inner, "%.500s: vertex '%.400s'", where, name);
     if (index != VERTEX_GPU) {
         if (cJSON_GetObjectItemCaseSensitive(json, "device"))
             return fail(RH_INVALID, "%s: 'device' is for GPUs; this is a %s", inner, kind);
@@ -84,14 +84,14 @@ static enum rh_status read_link(const cJSON *json, const char *where, struct nod
                                      "latency_seconds", "count"));
     RETURN_IF_FAILED(find_vertex(&node->model, json, where, "a", &link.a));
     RETURN_IF_FAILED(find_vertex(&node->model, json, where, "b", &link.b));
-    char inner[512];
-    snprintf(inner, sizeof inner, "%s '%s'-'%s'", where, node->model.vertices[link.a].name,
-             node->model.vertices[link.b].name);
+    char inner[1024];
+    snprintf(inner, sizeof inner, "%.500s '%.200s'-'%.200s'", where,
+             node->model.vertices[link.a].name, node->model.vertices[link.b].name);
     RETURN_IF_FAILED(json_string_required(json, inner, "class", &class));
     if (json_choice("class", class, classes, class_count, &index) != RH_OK)
         return fail_within(RH_INVALID, "%s", inner);
-    RETURN_IF_FAILED(json_number_required(json, inner, "bytes_per_second", 1, 1e18,
-                                          &link.bytes_per_second));
+    RETURN_IF_FAILED(
+        json_number_required(json, inner, "bytes_per_second", 1, 1e18, &link.bytes_per_second));
     RETURN_IF_FAILED(
         json_number_required(json, inner, "latency_seconds", 0, 1, &link.latency_seconds));
     RETURN_IF_FAILED(json_integer(json, inner, "count", 1, 1024, &count));
@@ -131,7 +131,7 @@ static enum rh_status read_all(struct platform *p, const cJSON *json, const char
     const char *gpu = NULL;
     const cJSON *vertices = NULL;
     const cJSON *links = NULL;
-    char inner[512];
+    char inner[1024];
     RETURN_IF_FAILED(json_string(json, where, "gpu", &gpu));
     RETURN_IF_FAILED(json_bool(json, where, "peer_access", &node->peer_access));
     RETURN_IF_FAILED(read_host(p, json, where, node));

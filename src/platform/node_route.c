@@ -10,7 +10,7 @@
 
 /* The best way known from the source to a vertex. */
 struct reach {
-    int hops; /* -1: none */
+    int hops;   /* -1: none */
     int others; /* links that are not NVLink */
     double bytes_per_second;
     int link, previous; /* the last directed link, and the vertex before it */
@@ -63,8 +63,7 @@ static int measure_distance(const struct node_model *node, const struct node_rou
     int sockets = 0;
     for (int i = 0; i < route->count; i++) {
         const struct link *link = &node->links[route->links[i] / 2];
-        enum vertex_kind end =
-            node->vertices[route->links[i] % 2 ? link->a : link->b].kind;
+        enum vertex_kind end = node->vertices[route->links[i] % 2 ? link->a : link->b].kind;
         switches += end == VERTEX_SWITCH;
         cpus += end == VERTEX_CPU;
         sockets += link->class == LINK_SOCKET;
@@ -77,8 +76,7 @@ static int measure_distance(const struct node_model *node, const struct node_rou
 static void add_link(const struct node_model *node, struct node_route *route, int directed)
 {
     const struct link *link = &node->links[directed / 2];
-    route->links =
-        memory_resize(route->links, (size_t)route->count + 1, sizeof *route->links);
+    route->links = memory_resize(route->links, (size_t)route->count + 1, sizeof *route->links);
     route->links[route->count++] = directed;
     route->latency_seconds += link->latency_seconds;
     route->bytes_per_second = fmin(route->bytes_per_second, link->bytes_per_second);

@@ -1,6 +1,6 @@
-/* What hardware there is: device models, nodes as graphs of links, clusters of nodes behind a fabric.
- * Read from JSON data files (platforms/…), from `nvidia-smi topo -m`, or from NCCL's topology XML.
- * Bandwidths are per direction in bytes/s, latencies in seconds, sizes in bytes. */
+/* What hardware there is: device models, nodes as graphs of links, clusters of nodes behind a
+ * fabric. Read from JSON data files (platforms/…), from `nvidia-smi topo -m`, or from NCCL's
+ * topology XML. Bandwidths are per direction in bytes/s, latencies in seconds, sizes in bytes. */
 #ifndef REHEARSE_PLATFORM_PLATFORM_H
 #define REHEARSE_PLATFORM_PLATFORM_H
 
@@ -20,21 +20,22 @@ struct device_model {
     uint64_t file_hash;
     bool host; /* a CPU: computes on `cores`, is never a collective's fast path */
     double memory_bytes;
-    double runtime_bytes;             /* context and libraries: not for tensors */
-    double communicator_bytes;        /* device memory per NCCL communicator */
+    double runtime_bytes;      /* context and libraries: not for tensors */
+    double communicator_bytes; /* device memory per NCCL communicator */
     double memory_bytes_per_second;
     double flops_per_second[DTYPE_COUNT]; /* F32, TF32, BF16, F16; 0: the device has no such rate */
-    double efficiency[OP_CLASS_COUNT];    /* share of the roofline that ops of a class reach, (0, 1] */
-    double kernel_seconds;       /* least time of a kernel on the device */
-    double launch_seconds;       /* host time to issue one instruction, eager */
-    double event_seconds;        /* host time to issue a record or a wait, eager */
-    double graph_launch_seconds; /* host time to launch one graph */
-    double graph_node_seconds;   /* device time between nodes of a graph */
-    double copy_seconds;         /* start-up of one copy */
-    double collective_compute_share; /* share of the device that a running collective takes, [0, 1) */
-    double bucket_tensor_seconds;    /* DDP: device time to copy one parameter's gradient into its bucket,
-                                        beyond its bytes */
-    int compute_capability; /* 70, 80, 86, 89, 90; 0 for a host */
+    double efficiency[OP_CLASS_COUNT]; /* share of the roofline that ops of a class reach, (0, 1] */
+    double kernel_seconds;             /* least time of a kernel on the device */
+    double launch_seconds;             /* host time to issue one instruction, eager */
+    double event_seconds;              /* host time to issue a record or a wait, eager */
+    double graph_launch_seconds;       /* host time to launch one graph */
+    double graph_node_seconds;         /* device time between nodes of a graph */
+    double copy_seconds;               /* start-up of one copy */
+    double
+        collective_compute_share; /* share of the device that a running collective takes, [0, 1) */
+    double bucket_tensor_seconds; /* DDP: device time to copy one parameter's gradient into its
+                                     bucket, beyond its bytes */
+    int compute_capability;       /* 70, 80, 86, 89, 90; 0 for a host */
     int multiprocessors;
     double nvlink_bytes_per_second; /* one NVLink, one direction, as NCCL counts it; 0: none */
     int nvlink_count;
@@ -51,7 +52,8 @@ enum link_class {
     LINK_FABRIC, /* leaf to spine */
     LINK_CLASS_COUNT
 };
-const char *link_class_name(enum link_class c); /* "NVLink", "PCIe", "socket", "memory", "NIC", "fabric" */
+const char *
+link_class_name(enum link_class c); /* "NVLink", "PCIe", "socket", "memory", "NIC", "fabric" */
 
 enum vertex_kind { VERTEX_GPU, VERTEX_HOST, VERTEX_NIC, VERTEX_CPU, VERTEX_SWITCH };
 
@@ -70,13 +72,14 @@ struct link {
     int count; /* bonded NVLinks that this link stands for; 1 elsewhere */
 };
 
-/* platforms/nodes/NAME.json: one machine. Exactly one VERTEX_HOST (all of the node's memory), joined
- * to every CPU. */
+/* platforms/nodes/NAME.json: one machine. Exactly one VERTEX_HOST (all of the node's memory),
+ * joined to every CPU. */
 struct node_model {
     char *name, *source;
     uint64_t file_hash;
     int gpu_count;
-    const struct device_model **devices; /* gpu_count: the model of each GPU; owned by the platform */
+    const struct device_model *
+        *devices; /* gpu_count: the model of each GPU; owned by the platform */
     const struct device_model *host;
     int *gpu_vertex; /* gpu_count */
     int host_vertex;
@@ -98,7 +101,8 @@ struct platform;
  * installed data folder. A name with a '/' or ending in .json is a path. */
 enum rh_status platform_open(struct platform **platform);
 void platform_close(struct platform *platform);
-enum rh_status platform_device(struct platform *p, const char *name, const struct device_model **out);
+enum rh_status platform_device(struct platform *p, const char *name,
+                               const struct device_model **out);
 enum rh_status platform_node(struct platform *p, const char *name, const struct node_model **out);
 /* Names found in the folders, sorted; owned by the platform. */
 enum platform_kind { PLATFORM_DEVICE, PLATFORM_NODE, PLATFORM_CLUSTER };
@@ -121,22 +125,22 @@ struct cluster {
     int node_count;
     enum fabric_kind fabric;
     enum collective_model collectives;
-    double step_seconds;        /* COLLECTIVES_LINKS: endpoint cost of one step, beside link latencies */
+    double step_seconds; /* COLLECTIVES_LINKS: endpoint cost of one step, beside link latencies */
     double port_bytes_per_second, port_latency_seconds; /* NIC to leaf, one port */
-    double oversubscription;    /* >= 1: leaf down-bandwidth over up-bandwidth */
-    int leaf_nodes;             /* nodes under one leaf (per rail when rails) */
-    bool rails;                 /* NIC i of every node meets on leaf i; spine only between rails or leaves */
-    int *gpu_first;             /* node_count + 1: global number of a node's first GPU */
+    double oversubscription; /* >= 1: leaf down-bandwidth over up-bandwidth */
+    int leaf_nodes;          /* nodes under one leaf (per rail when rails) */
+    bool rails;     /* NIC i of every node meets on leaf i; spine only between rails or leaves */
+    int *gpu_first; /* node_count + 1: global number of a node's first GPU */
     int gpu_count;
-    char *native_path;          /* SimGrid XML: hosts and routes are SimGrid's own; NULL otherwise */
-    char **native_hosts;        /* gpu_count: SimGrid host of each GPU */
+    char *native_path;   /* SimGrid XML: hosts and routes are SimGrid's own; NULL otherwise */
+    char **native_hosts; /* gpu_count: SimGrid host of each GPU */
     struct cluster_private *private;
 };
 
 /* From an experiment's `cluster`: a name (platforms/clusters/NAME.json, or a node's name = one such
- * node… as many as `devices_wanted` needs), a path, a SimGrid .xml file, or an object with `node` (name) or
- * `nodes` list, `nodes` (count), `fabric`, `oversubscription`. Where the node count is left out there
- * are as many nodes as `devices_wanted` GPUs need. */
+ * node… as many as `devices_wanted` needs), a path, a SimGrid .xml file, or an object with `node`
+ * (name) or `nodes` list, `nodes` (count), `fabric`, `oversubscription`. Where the node count is
+ * left out there are as many nodes as `devices_wanted` GPUs need. */
 enum rh_status cluster_open(struct platform *p, const cJSON *json, const char *where,
                             int devices_wanted, struct cluster **cluster);
 void cluster_free(struct cluster *cluster);
@@ -180,9 +184,10 @@ int node_nvlinks(const struct node_model *node, int gpu_a, int gpu_b);
 /* Writes a node as JSON that platform_node reads back equal. The caller frees with cJSON_Delete. */
 cJSON *node_to_json(const struct node_model *node);
 
-/* Imports (import_smi.c, import_nccl.c): a `nvidia-smi topo -m` or `-p2p` matrix, or an NCCL topology
- * XML, as a node. `device` names the device model of its GPUs where the file does not tell (NULL:
- * from sm and NVLinks, else an error that asks for --gpu). The node is owned by the platform. */
+/* Imports (import_smi.c, import_nccl.c): a `nvidia-smi topo -m` or `-p2p` matrix, or an NCCL
+ * topology XML, as a node. `device` names the device model of its GPUs where the file does not tell
+ * (NULL: from sm and NVLinks, else an error that asks for --gpu). The node is owned by the
+ * platform. */
 enum rh_status platform_import(struct platform *p, const char *path, const char *device,
                                const char *name, const struct node_model **node);
 

@@ -1,5 +1,5 @@
-/* What the files of src/platform share and nobody else sees: the opened platform, a node with what is
- * derived from it, and a cluster's link numbers and kept routes. */
+/* What the files of src/platform share and nobody else sees: the opened platform, a node with what
+ * is derived from it, and a cluster's link numbers and kept routes. */
 #ifndef REHEARSE_PLATFORM_PRIVATE_H
 #define REHEARSE_PLATFORM_PRIVATE_H
 
@@ -34,17 +34,18 @@ struct node_route {
     int distance; /* 0 NVLink, 1 one switch, 2 switches, 3 through a CPU, 4 between CPUs */
 };
 
-/* A node and what is derived from it. `model` is first, so that a node_model's pointer leads here. */
+/* A node and what is derived from it. `model` is first, so that a node_model's pointer leads here.
+ */
 struct node_record {
     struct node_model model;
     bool peer_access; /* false: GPUs (and NICs) reach a GPU through the host's memory only */
     double *port_bytes_per_second; /* vertex_count; a NIC's network rate, 0 for other vertices */
     int *nics;                     /* vertices of the NICs, in order */
     int nic_count;
-    int *endpoint;                 /* vertex_count: index among GPUs, host, NICs; -1: none */
+    int *endpoint; /* vertex_count: index among GPUs, host, NICs; -1: none */
     int endpoint_count;
-    struct node_route *routes;     /* endpoint_count * endpoint_count */
-    char **link_names;             /* 2 * link_count: "gpu0-nvswitch.up" */
+    struct node_route *routes; /* endpoint_count * endpoint_count */
+    char **link_names;         /* 2 * link_count: "gpu0-nvswitch.up" */
 };
 
 static inline struct node_record *node_record_of(const struct node_model *node)
@@ -102,12 +103,12 @@ struct route_table; /* route.c */
 
 struct cluster_private {
     struct platform *platform;
-    int port_count;       /* ports of all nodes */
-    int *port_first;      /* node_count + 1 */
-    int *link_first;      /* node_count + 1: a node's links, then two per port; then the leaves' */
-    int rail_count;       /* 1 without rails */
+    int port_count;  /* ports of all nodes */
+    int *port_first; /* node_count + 1 */
+    int *link_first; /* node_count + 1: a node's links, then two per port; then the leaves' */
+    int rail_count;  /* 1 without rails */
     int leaf_count;
-    double *leaf_bytes_per_second; /* leaf_count: up to the spine, one direction */
+    double *leaf_bytes_per_second;  /* leaf_count: up to the spine, one direction */
     double fabric_bytes_per_second; /* of every port; 0: each NIC's own rate */
     int link_count;
     struct directed_link *links; /* made when asked for; a NULL name is not made yet */
@@ -122,7 +123,8 @@ int node_port_count(const struct cluster *c, const struct node_model *node);
 int node_port_vertex(const struct cluster *c, const struct node_model *node, int port);
 double cluster_port_rate(const struct cluster *c, int node, int port);
 int cluster_port_leaf(const struct cluster *c, int node, int port);
-/* Directed links: from the node's port to the network (out) or back; of a leaf to the spine (up). */
+/* Directed links: from the node's port to the network (out) or back; of a leaf to the spine (up).
+ */
 int cluster_port_link(const struct cluster *c, int node, int port, bool out);
 int cluster_leaf_link(const struct cluster *c, int leaf, bool up);
 void route_table_free(struct route_table *table);

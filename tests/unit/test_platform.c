@@ -1,4 +1,5 @@
-/* Devices, nodes and clusters from the data files: facts, routes, and errors that say what is wrong. */
+/* Devices, nodes and clusters from the data files: facts, routes, and errors that say what is
+ * wrong. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +115,7 @@ static void test_devices(void)
     CU_ASSERT_EQUAL(v100->bucket_tensor_seconds, 0);
     CU_ASSERT_EQUAL(a100->flops_per_second[DTYPE_BF16], 312e12);
     CU_ASSERT_EQUAL(a100->nvlink_count * a100->nvlink_bytes_per_second, 240e9);
-    CU_ASSERT_EQUAL(platform_device(p, "v100-sxm2-23gb", &again), RH_INVALID);
+    CU_ASSERT_EQUAL(platform_device(p, "v100-sxm2-33gb", &again), RH_INVALID);
     UNIT_ASSERT_CONTAINS(fail_message(), "did you mean 'v100-sxm2-32gb'");
     platform_close(p);
 }
@@ -176,7 +177,8 @@ static void test_network_routes(void)
 {
     struct platform *p = open_platform();
     struct cluster *c = must_open(p, "'dgx-1v'", 16);
-    /* GPU 2's nearest NIC is mlx5_1, GPU 10's (node 1, GPU 2) too: one leaf, whatever the channel */
+    /* GPU 2's nearest NIC is mlx5_1, GPU 10's (node 1, GPU 2) too: one leaf, whatever the channel
+     */
     struct route r = must_route(c, 2, 10, 3);
     CU_ASSERT_TRUE(r.by_network && r.count == 6);
     CU_ASSERT_EQUAL(r.bytes_per_second, 12e9);
@@ -292,9 +294,10 @@ static void test_no_peer_access(void)
 static void test_mixed_cluster(void)
 {
     struct platform *p = open_platform();
-    struct cluster *c = must_open(
-        p, "{'nodes':[{'node':'dgx-1v-32gb','count':2},{'node':'4x3090','count':1},{'node':'hgx-h100'}]}",
-        30);
+    struct cluster *c = must_open(p,
+                                  "{'nodes':[{'node':'dgx-1v-32gb','count':2},{'node':'4x3090','"
+                                  "count':1},{'node':'hgx-h100'}]}",
+                                  30);
     CU_ASSERT_EQUAL(c->node_count, 5);
     CU_ASSERT_EQUAL(c->gpu_count, 36);
     CU_ASSERT_EQUAL(cluster_device_node(c, 15), 1);
@@ -423,10 +426,11 @@ static void test_damaged_nodes(void)
                  "unknown vertex 'cc'");
     refuses_node(NODE_START NODE_PARTS "],'links':[" NODE_LINK("g", "c", "PCI") "]}",
                  "did you mean 'PCIe'");
-    refuses_node(NODE_START NODE_PARTS "],'links':[" NODE_LINK("g", "c", "PCIe") "," NODE_LINK(
-                     "c", "g", "PCIe") "]}",
+    refuses_node(NODE_START NODE_PARTS
+                 "],'links':[" NODE_LINK("g", "c", "PCIe") "," NODE_LINK("c", "g", "PCIe") "]}",
                  "given twice");
-    refuses_node(NODE_START NODE_PARTS "," NODE_PARTS "],'links':[" NODE_LINK("g", "c", "PCIe") "]}",
+    refuses_node(NODE_START NODE_PARTS "," NODE_PARTS
+                                       "],'links':[" NODE_LINK("g", "c", "PCIe") "]}",
                  "vertex 'g' is given twice");
     refuses_node(NODE_START "{'name':'g','kind':'gpu'}],'links':[" NODE_LINK("g", "g", "PCIe") "]}",
                  "0 vertices are of kind 'host'");
