@@ -131,9 +131,10 @@ void rh_experiment_close(struct rh_experiment *experiment);
 
 /* What one run gave. */
 struct rh_result;
-enum { RH_NUMBERS = 1, RH_TRACE = 2 };
+enum { RH_NUMBERS = 1, RH_TRACE = 2, RH_NO_FOLD = 4 };
 
-/* Plan, checks, run. `flags`: RH_NUMBERS computes the values too, RH_TRACE keeps the timeline. */
+/* Plan, checks, run. `flags`: RH_NUMBERS computes the values too, RH_TRACE keeps the timeline,
+ * RH_NO_FOLD simulates equal nodes one by one. */
 enum rh_status rh_experiment_run(struct rh_experiment *experiment, int flags,
                                  struct rh_result **out);
 int rh_result_steps(const struct rh_result *result);

@@ -56,7 +56,9 @@ void rh_experiment_close(struct rh_experiment *experiment)
 
 static enum rh_status run(struct rh_result *result, const cJSON *json, int flags)
 {
-    struct run_options options = {.numbers = flags & RH_NUMBERS, .trace = flags & RH_TRACE};
+    struct run_options options = {.numbers = flags & RH_NUMBERS,
+                                  .trace = flags & RH_TRACE,
+                                  .no_fold = flags & RH_NO_FOLD};
     RETURN_IF_FAILED(platform_open(&result->platform));
     RETURN_IF_FAILED(
         experiment_open(result->platform, cJSON_Duplicate(json, true), &result->experiment));

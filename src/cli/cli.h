@@ -19,6 +19,7 @@ extern const struct command command_run;
 extern const struct command command_compare;
 extern const struct command command_plan;
 extern const struct command command_platform;
+extern const struct command command_published;
 
 /* Options of a subcommand: "--name value", "--name=value", or "--name" for flags. */
 enum option_kind { OPTION_FLAG, OPTION_STRING, OPTION_INTEGER, OPTION_LIST };

@@ -18,6 +18,7 @@ static const struct command *const commands[] = {
     &command_compare,
     &command_plan,
     &command_platform,
+    &command_published,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
