@@ -74,16 +74,31 @@ static bool is_known(struct platform *platform, enum platform_kind kind, const c
     return false;
 }
 
+/* What a path holds: a node has vertices, a device a kind, a cluster neither. */
+static bool file_has(const char *path, const char *key)
+{
+    cJSON *json = NULL;
+    size_t length = strlen(path);
+    bool is_json = length > 5 && strcmp(path + length - 5, ".json") == 0;
+    if (!is_json || json_read_file(path, &json) != RH_OK)
+        return false;
+    bool has = cJSON_HasObjectItem(json, key);
+    cJSON_Delete(json);
+    return has;
+}
+
 static enum rh_status show(struct platform *platform, const char *name, int devices, bool quiet)
 {
-    if (is_known(platform, PLATFORM_DEVICE, name)) {
+    if (is_known(platform, PLATFORM_DEVICE, name) || file_has(name, "kind")) {
         const struct device_model *device = NULL;
         RETURN_IF_FAILED(platform_device(platform, name, &device));
         if (!quiet)
             print_device(device);
         return RH_OK;
     }
-    if (is_known(platform, PLATFORM_NODE, name) && !is_known(platform, PLATFORM_CLUSTER, name)) {
+    bool node_name =
+        is_known(platform, PLATFORM_NODE, name) && !is_known(platform, PLATFORM_CLUSTER, name);
+    if (node_name || file_has(name, "vertices")) {
         const struct node_model *node = NULL;
         RETURN_IF_FAILED(platform_node(platform, name, &node));
         if (!quiet)
