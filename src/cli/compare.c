@@ -43,7 +43,7 @@ static cJSON *run_case(struct platform *platform, const struct compare *compare,
         return failed_case(status);
     struct run_options options = {.numbers = compare->numbers};
     status = experiment_run(experiment, &options, &outcome);
-    describe_case(experiment, status == RH_OK ? &outcome : NULL, status, &described);
+    describe_case(experiment, &outcome, status, &described);
     return report_json(&described.report);
 }
 
@@ -64,6 +64,7 @@ static void show_progress(int done, int cases)
 struct row {
     struct report_case report;
     struct result result;
+    const char **names; /* of the devices */
     char *label;
 };
 
@@ -83,14 +84,36 @@ static void read_devices(struct row *row, const cJSON *devices)
 {
     int count = cJSON_GetArraySize(devices);
     row->result.devices = memory_new_array((size_t)count, sizeof *row->result.devices);
+    row->names = memory_new_array((size_t)count, sizeof *row->names);
     for (const cJSON *item = devices ? devices->child : NULL; item; item = item->next) {
         struct device_result *device = &row->result.devices[row->result.device_count++];
         const cJSON *peak = cJSON_GetObjectItemCaseSensitive(item, "peak_bytes");
         for (int p = 0; p < PURPOSE_COUNT; p++)
             device->peak_bytes[p] = number_of(peak, purpose_name((enum purpose)p));
+        device->device = (int)number_of(item, "device");
+        row->names[row->result.device_count - 1] = string_of(item, "name");
         device->capacity_bytes = number_of(item, "capacity_bytes");
         device->busy_seconds = number_of(item, "busy_seconds");
     }
+}
+
+static void read_waited_for(struct row *row, const char *name)
+{
+    row->result.waited_for = -1;
+    for (int i = 0; i < row->result.device_count; i++)
+        if (strcmp(row->names[i], name) == 0)
+            row->result.waited_for = row->result.devices[i].device;
+}
+
+static void read_losses(struct row *row, const cJSON *losses)
+{
+    int count = cJSON_GetArraySize(losses);
+    if (count == 0)
+        return;
+    row->result.losses = memory_new_array((size_t)count, sizeof *row->result.losses);
+    row->result.step_count = count;
+    for (int i = 0; i < count; i++)
+        row->result.losses[i] = cJSON_GetNumberValue(cJSON_GetArrayItem(losses, i));
 }
 
 static void read_row(struct row *row, const cJSON *json, const struct compare *compare, int index)
@@ -113,7 +136,18 @@ static void read_row(struct row *row, const cJSON *json, const struct compare *c
         .samples_per_second = number_of(json, "samples_per_second"),
         .speedup = number_of(json, "speedup"),
         .efficiency = number_of(json, "efficiency"),
-        .compute_scale = 1,
+        .backend_version = string_of(json, "backend_version"),
+        .device_count = (int)number_of(json, "device_count"),
+        .accumulate = (int)number_of(json, "accumulate"),
+        .microbatches = (int)number_of(json, "microbatches"),
+        .buckets = (int)number_of(json, "buckets"),
+        .seed = (uint64_t)number_of(json, "seed"),
+        .single_step_seconds = number_of(json, "single_step_seconds"),
+        .single_batch = (int64_t)number_of(json, "single_batch"),
+        .compute_scale = number_of(json, "compute_scale"),
+        .flops_per_step = number_of(json, "flops_per_step"),
+        .asked_bytes = number_of(json, "asked_bytes"),
+        .available_bytes = number_of(json, "available_bytes"),
         .status = (enum rh_status)number_of(json, "status"),
         .error = string_of(json, "error"),
     };
@@ -126,8 +160,10 @@ static void read_row(struct row *row, const cJSON *json, const struct compare *c
     row->result.median_step_seconds = number_of(json, "step_seconds");
     row->result.exposed_communication_seconds = number_of(json, "exposed_communication_seconds");
     row->result.bubble_fraction = number_of(json, "bubble_fraction");
-    row->result.waited_for = -1;
     read_devices(row, cJSON_GetObjectItemCaseSensitive(json, "devices"));
+    read_waited_for(row, string_of(json, "waited_for"));
+    read_losses(row, cJSON_GetObjectItemCaseSensitive(json, "losses"));
+    row->report.device_names = row->names;
     row->report.result = &row->result;
 }
 
@@ -202,6 +238,8 @@ static enum rh_status show(const struct compare *compare, cJSON *const *answers,
     for (int i = 0; i < count; i++) {
         free(rows[i].label);
         free(rows[i].result.devices);
+        free(rows[i].result.losses);
+        free(rows[i].names);
     }
     free(rows);
     free(cases);

@@ -140,9 +140,13 @@ void describe_case(const struct experiment *e, const struct outcome *outcome, en
         .error = status == RH_OK ? NULL : fail_message(),
         .compute_scale = 1,
     };
+    d->report.device_count = e->device_count;
     add_files(d, e);
-    if (!outcome)
+    if (status != RH_OK) {
+        d->report.asked_bytes = outcome->asked_bytes;
+        d->report.available_bytes = outcome->available_bytes;
         return;
+    }
     d->report.microbatches = outcome->plan.microbatches;
     d->report.buckets = outcome->plan.buckets;
     d->report.result = &outcome->result;

@@ -65,10 +65,12 @@ struct outcome {
     int64_t single_batch;
     double samples_per_second, speedup, efficiency;
     double flops_per_step;
+    double asked_bytes, available_bytes; /* where it did not fit (RH_OUT_OF_MEMORY), else 0 */
 };
 void outcome_free(struct outcome *outcome);
 
-/* Plan, open the backend, load, initial values, steps. Memory peaks are filled in. */
+/* Plan, open the backend, load, initial values, steps. Memory peaks are filled in. A failed run leaves
+ * nothing to free; of its outcome only asked_bytes and available_bytes mean something. */
 enum rh_status experiment_run(const struct experiment *experiment,
                               const struct run_options *options, struct outcome *outcome);
 

@@ -7,8 +7,13 @@
 
 /* Plan built, checked and placed, memory not looked at. */
 enum rh_status place_build(const struct experiment *experiment, struct strategy_plan *plan);
-/* RH_OUT_OF_MEMORY where a GPU or a node's host does not hold its share. */
-enum rh_status place_fits(const struct experiment *experiment, const struct plan *plan);
+/* RH_OUT_OF_MEMORY where a GPU or a node's host does not hold its share, with what it asks and what
+ * there is. */
+struct shortage {
+    double asked_bytes, available_bytes;
+};
+enum rh_status place_fits(const struct experiment *experiment, const struct plan *plan,
+                          struct shortage *shortage);
 /* Global number of a worker's local device (gpus: the host of its first GPU's node). */
 int place_worker_device(const struct experiment *experiment, const struct plan *plan, int worker,
                         int local);

@@ -43,7 +43,18 @@ int place_worker_device(const struct experiment *e, const struct plan *plan, int
                                cluster_device_node(e->cluster, e->devices[worker * gpus]));
 }
 
-static enum rh_status check_gpus(const struct experiment *e, const struct plan *plan)
+static double asked_of(const struct plan *plan, int role, int local, double runtime_bytes)
+{
+    double peak[PURPOSE_COUNT];
+    double asked = runtime_bytes;
+    plan_peak(plan, role, local, peak);
+    for (int p = 0; p < PURPOSE_COUNT; p++)
+        asked += peak[p];
+    return asked;
+}
+
+static enum rh_status check_gpus(const struct experiment *e, const struct plan *plan,
+                                 struct shortage *shortage)
 {
     int workers = mesh_workers(&plan->mesh);
     int last_role = -1;
@@ -67,7 +78,8 @@ static enum rh_status check_gpus(const struct experiment *e, const struct plan *
 }
 
 /* A node's host memory is shared by all its workers. */
-static enum rh_status check_hosts(const struct experiment *e, const struct plan *plan)
+static enum rh_status check_hosts(const struct experiment *e, const struct plan *plan,
+                                  struct shortage *shortage)
 {
     double *bytes = memory_new_array((size_t)e->cluster->node_count, sizeof *bytes);
     enum rh_status status = RH_OK;
@@ -77,8 +89,10 @@ static enum rh_status check_hosts(const struct experiment *e, const struct plan 
         bytes[node] +=
             (double)role->persistent_bytes[role->gpus] + (double)role->arena_bytes[role->gpus];
         double capacity = e->cluster->nodes[node]->host->memory_bytes;
-        if (bytes[node] > capacity && status == RH_OK)
-            status = fail(RH_OUT_OF_MEMORY,
+        if (bytes[node] <= capacity || status != RH_OK)
+            continue;
+        *shortage = (struct shortage){bytes[node], capacity};
+        status = fail(RH_OUT_OF_MEMORY,
                           "does not fit on 'node%d:host': %.1f GiB asked, %.1f GiB available", node,
                           bytes[node] / 1073741824, capacity / 1073741824);
     }
@@ -86,10 +100,11 @@ static enum rh_status check_hosts(const struct experiment *e, const struct plan 
     return status;
 }
 
-enum rh_status place_fits(const struct experiment *e, const struct plan *plan)
+enum rh_status place_fits(const struct experiment *e, const struct plan *plan,
+                          struct shortage *shortage)
 {
-    RETURN_IF_FAILED(check_gpus(e, plan));
-    return check_hosts(e, plan);
+    RETURN_IF_FAILED(check_gpus(e, plan, shortage));
+    return check_hosts(e, plan, shortage);
 }
 
 enum rh_status place_build(const struct experiment *e, struct strategy_plan *plan)
@@ -120,8 +135,9 @@ enum rh_status place_build(const struct experiment *e, struct strategy_plan *pla
 
 enum rh_status experiment_plan(const struct experiment *e, struct strategy_plan *plan)
 {
+    struct shortage shortage;
     RETURN_IF_FAILED(place_build(e, plan));
-    enum rh_status status = place_fits(e, plan->plan);
+    enum rh_status status = place_fits(e, plan->plan, &shortage);
     if (status != RH_OK)
         strategy_plan_free(plan);
     return status;

@@ -220,9 +220,14 @@ enum rh_status experiment_run(const struct experiment *e, const struct run_optio
     struct run run = {e, options, &outcome->plan, 1};
     memset(outcome, 0, sizeof *outcome);
     outcome->compute_scale = 1;
-    RETURN_IF_FAILED(options->ignore_memory ? place_build(e, &outcome->plan)
-                                            : experiment_plan(e, &outcome->plan));
-    enum rh_status status = reference(e, outcome);
+    RETURN_IF_FAILED(place_build(e, &outcome->plan));
+    struct shortage shortage = {0};
+    enum rh_status status =
+        options->ignore_memory ? RH_OK : place_fits(e, outcome->plan.plan, &shortage);
+    outcome->asked_bytes = shortage.asked_bytes;
+    outcome->available_bytes = shortage.available_bytes;
+    if (status == RH_OK)
+        status = reference(e, outcome);
     run.compute_scale = outcome->compute_scale;
     if (status == RH_OK)
         status = run_plan(&run, &outcome->result);
