@@ -69,9 +69,14 @@ static enum rh_status check_gpus(const struct experiment *e, const struct plan *
                 continue; /* workers of a role on equal devices need the same */
             last_role = role;
             last_model = model;
-            RETURN_IF_FAILED(
+            double runtime = place_runtime_bytes(e, plan, role, device);
+            enum rh_status status =
                 plan_fits(plan, role, local, cluster_device_name(e->cluster, device, name),
-                          model->memory_bytes, place_runtime_bytes(e, plan, role, device)));
+                          model->memory_bytes, runtime);
+            if (status == RH_OUT_OF_MEMORY)
+                *shortage = (struct shortage){asked_of(plan, role, local, runtime),
+                                              model->memory_bytes};
+            RETURN_IF_FAILED(status);
         }
     }
     return RH_OK;

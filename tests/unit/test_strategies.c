@@ -1,0 +1,263 @@
+/* Every strategy trains like one device: the same losses (1e-6 relative in fp32, models without
+ * batch norm), the same parameters in the end; numbers by the reference backend. */
+#include "unit.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "rehearse.h"
+#include "strategy/bucket_assign.h"
+#include "strategy/schedule.h"
+
+static const char conv_model[] =
+    "{\"name\":\"conv\",\"input\":[2,8,8],\"layers\":["
+    "{\"name\":\"c1\",\"op\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1},"
+    "{\"name\":\"r1\",\"op\":\"relu\"},"
+    "{\"name\":\"c2\",\"op\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1},"
+    "{\"name\":\"s\",\"op\":\"add\",\"inputs\":[\"c2\",\"r1\"]},"
+    "{\"name\":\"r2\",\"op\":\"relu\"},"
+    "{\"name\":\"p\",\"op\":\"max_pool2d\",\"kernel\":2},"
+    "{\"name\":\"f\",\"op\":\"flatten\"},"
+    "{\"name\":\"fc\",\"op\":\"linear\",\"out\":5}]}";
+
+struct subject {
+    const char *name, *model, *loss;
+    int64_t batch;
+};
+
+static const struct subject subjects[] = {
+    {"toy", "\"toy\"", "mse", 24},
+    {"mlp", "{\"name\":\"mlp\",\"sizes\":[6,8,8,7,5]}", "cross_entropy", 24},
+    {"embedding", "\"embedding-linear\"", "mse", 24},
+    {"residual conv", conv_model, "cross_entropy", 24},
+};
+
+enum { STEPS = 5 };
+
+/* Losses of one experiment; false (with the error printed) if it did not run. */
+static bool losses_of(const struct subject *s, const char *rest, double losses[STEPS])
+{
+    struct rh_experiment *experiment = NULL;
+    struct rh_result *result = NULL;
+    char *text =
+        text_format("{\"name\":\"%s\",\"model\":%s,\"data\":{\"batch\":%lld,\"seed\":7},\"train\":{"
+                    "\"loss\":\"%s\","
+                    "\"optimizer\":{\"type\":\"sgd\",\"lr\":0.05,\"momentum\":0.9},\"steps\":%d%s,"
+                    "\"cluster\":\"dgx-1v\",\"backend\":\"reference\"}",
+                    s->name, s->model, (long long)s->batch, s->loss, STEPS, rest);
+    bool fine = rh_experiment_open(text, &experiment) == RH_OK &&
+                rh_experiment_run(experiment, RH_NUMBERS, &result) == RH_OK;
+    if (!fine)
+        fprintf(stderr, "    %s %s: %s\n", s->name, rest, rh_error());
+    for (int i = 0; fine && i < STEPS; i++)
+        losses[i] = rh_result_loss(result, i);
+    rh_result_free(result);
+    rh_experiment_close(experiment);
+    free(text);
+    return fine;
+}
+
+static void like_single(const char *rest)
+{
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+        double expected[STEPS];
+        double losses[STEPS];
+        CU_ASSERT_TRUE_FATAL(
+            losses_of(&subjects[i], "},\"devices\":1,\"strategy\":\"single\"", expected));
+        bool ran = losses_of(&subjects[i], rest, losses);
+        CU_ASSERT_TRUE(ran);
+        CU_ASSERT_TRUE(expected[STEPS - 1] != expected[0]);
+        for (int k = 0; ran && k < STEPS; k++)
+            UNIT_ASSERT_NEAR(losses[k], expected[k], 1e-6);
+    }
+}
+
+static void data_parallel(void)
+{
+    like_single("},\"devices\":1,\"strategy\":\"data_parallel\"");
+    like_single("},\"devices\":2,\"strategy\":\"data_parallel\"");
+    like_single("},\"devices\":5,\"strategy\":\"data_parallel\""); /* 5, 5, 5, 5, 4 rows */
+    like_single("},\"devices\":7,\"strategy\":\"data_parallel\""); /* 4 rows each: one idle */
+}
+
+static void ddp(void)
+{
+    like_single("},\"devices\":1,\"strategy\":\"ddp\"");
+    like_single("},\"devices\":2,\"strategy\":\"ddp\"");
+    like_single("},\"devices\":8,\"strategy\":\"ddp\"");
+    like_single(
+        "},\"devices\":4,\"strategy\":{\"type\":\"ddp\",\"ddp\":{\"bucket_cap_mb\":0.0001}}");
+}
+
+/* K passes over the same number of samples each are one step over K times as many. */
+static void accumulation(void)
+{
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+        static const char *const ways[] = {
+            ",\"accumulate\":3},\"devices\":1,\"strategy\":\"single\"",
+            ",\"accumulate\":3},\"devices\":2,\"strategy\":\"ddp\"",
+            ",\"accumulate\":3},\"devices\":3,\"strategy\":\"data_parallel\"",
+            ",\"accumulate\":3},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"microbatches\":"
+            "2}",
+            ",\"accumulate\":3},\"devices\":4,\"mesh\":{\"dp\":2,\"pp\":2},"
+            "\"strategy\":{\"type\":\"pipeline\",\"microbatches\":2}",
+        };
+        struct subject third = subjects[i];
+        double expected[STEPS];
+        double losses[STEPS];
+        third.batch = subjects[i].batch / 3;
+        CU_ASSERT_TRUE_FATAL(
+            losses_of(&subjects[i], "},\"devices\":1,\"strategy\":\"single\"", expected));
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            bool ran = losses_of(&third, ways[w], losses);
+            CU_ASSERT_TRUE(ran);
+            for (int k = 0; ran && k < STEPS; k++)
+                UNIT_ASSERT_NEAR(losses[k], expected[k], 1e-6);
+        }
+    }
+}
+
+static void model_parallel(void)
+{
+    like_single("},\"devices\":2,\"strategy\":\"model_parallel\"");
+    like_single("},\"devices\":2,\"mesh\":{\"dp\":2},\"strategy\":\"model_parallel\"");
+    like_single("},\"devices\":4,\"mesh\":{\"dp\":2},\"strategy\":\"model_parallel\"");
+}
+
+static void embedding_on_the_host(void)
+{
+    double expected[STEPS];
+    double losses[STEPS];
+    CU_ASSERT_TRUE_FATAL(
+        losses_of(&subjects[2], "},\"devices\":1,\"strategy\":\"single\"", expected));
+    CU_ASSERT_TRUE_FATAL(losses_of(&subjects[2],
+                                   "},\"devices\":1,\"strategy\":{\"type\":\"model_parallel\","
+                                   "\"placement\":{\"embedding\":\"host\",\"linear\":0}}",
+                                   losses));
+    for (int k = 0; k < STEPS; k++)
+        UNIT_ASSERT_NEAR(losses[k], expected[k], 1e-6);
+}
+
+static void pipeline_by_hand(void)
+{
+    like_single("},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"split_size\":24}");
+    like_single(
+        "},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"split_size\":7}"); /* 7 7 7 3 */
+    like_single("},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"split_size\":1}");
+}
+
+static void pipeline_by_schedule(void)
+{
+    like_single("},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"schedule\":\"gpipe\","
+                "\"microbatches\":1}");
+    like_single("},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"schedule\":\"gpipe\","
+                "\"microbatches\":8}");
+    like_single("},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"schedule\":\"1f1b\","
+                "\"microbatches\":2}");
+    like_single("},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"schedule\":\"1f1b\","
+                "\"microbatches\":12}");
+}
+
+static void ddp_over_pipelines(void)
+{
+    like_single("},\"devices\":4,\"mesh\":{\"dp\":2,\"pp\":2},\"strategy\":{\"type\":\"pipeline\","
+                "\"microbatches\":3}");
+    like_single("},\"devices\":8,\"mesh\":{\"dp\":4,\"pp\":2},\"strategy\":{\"type\":\"pipeline\","
+                "\"schedule\":\"gpipe\",\"microbatches\":2,\"ddp\":{\"bucket_cap_mb\":0.0001}}");
+}
+
+/* torch-semantics.md 12.8, D11 to D14 (bucket of each tensor, in closing order). */
+static void bucket_assignment(void)
+{
+    int got[8];
+    const struct bucket_item d11[] = {{400, 0}, {800, 0}, {400, 0}, {200, 0}};
+    const int64_t l400[] = {400};
+    CU_ASSERT_EQUAL(bucket_assign(d11, 4, l400, 1, got), 4);
+    CU_ASSERT_TRUE(got[0] == 0 && got[1] == 1 && got[2] == 2 && got[3] == 3);
+    const struct bucket_item d12[] = {{200, 0}, {200, 1}, {200, 0}, {200, 1}, {200, 0}, {200, 1}};
+    CU_ASSERT_EQUAL(bucket_assign(d12, 6, l400, 1, got), 4);
+    CU_ASSERT_TRUE(got[0] == got[2] && got[1] == got[3] && got[4] == 2 && got[5] == 3);
+    const struct bucket_item d13[] = {{40, 0}, {40, 0}, {40, 0}, {40, 0}};
+    const int64_t l40_80[] = {40, 80};
+    CU_ASSERT_EQUAL(bucket_assign(d13, 4, l40_80, 2, got), 3);
+    CU_ASSERT_TRUE(got[0] == 0 && got[1] == 1 && got[2] == 1 && got[3] == 2);
+    const int64_t l200_400[] = {200, 400};
+    CU_ASSERT_EQUAL(bucket_assign(d12, 6, l200_400, 2, got), 4);
+    CU_ASSERT_TRUE(got[0] == 0 && got[1] == 1 && got[2] == got[4] && got[3] == got[5]);
+}
+
+/* torch-semantics.md 8.4: 1F1B with 4 stages and 8 microbatches, action by action. */
+static void schedules(void)
+{
+    static const char *const rows[] = {
+        "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7 ",
+        "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7 ",
+        "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7 ",
+        "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7 ",
+    };
+    const struct schedule *schedule = NULL;
+    struct action actions[16];
+    CU_ASSERT_EQUAL_FATAL(schedule_find("1f1b", &schedule), RH_OK);
+    for (int stage = 0; stage < 4; stage++) {
+        char text[128] = "";
+        schedule->actions(stage, 4, 8, actions);
+        for (int i = 0; i < 16; i++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%c%d ",
+                     actions[i].kind == ACTION_FORWARD ? 'F' : 'B', actions[i].microbatch);
+        CU_ASSERT_STRING_EQUAL(text, rows[stage]);
+    }
+    CU_ASSERT_EQUAL(schedule_find("1f2b", &schedule), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), "did you mean '1f1b'");
+}
+
+static void refuses(const char *rest, const char *part, const char *other)
+{
+    struct rh_experiment *experiment = NULL;
+    struct rh_result *result = NULL;
+    char *text = text_format("{\"name\":\"bad\",\"model\":\"toy\",\"data\":{\"batch\":10},"
+                             "\"train\":{\"loss\":\"mse\",\"steps\":2},\"cluster\":\"dgx-1v\","
+                             "\"backend\":\"reference\",%s}",
+                             rest);
+    CU_ASSERT_EQUAL(rh_experiment_open(text, &experiment), RH_OK);
+    CU_ASSERT_EQUAL(rh_experiment_run(experiment, RH_NUMBERS, &result), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), part);
+    UNIT_ASSERT_CONTAINS(rh_error(), other);
+    rh_result_free(result);
+    rh_experiment_close(experiment);
+    free(text);
+}
+
+static void misuse_names_both_numbers(void)
+{
+    refuses("\"devices\":4,\"strategy\":\"ddp\"", "10", "4");
+    refuses("\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"microbatches\":3}", "10", "3");
+    refuses("\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"microbatches\":1}", "too few",
+            "2 stages");
+    refuses("\"devices\":5,\"strategy\":\"pipeline\"", "3 layers", "5 stages");
+    refuses("\"devices\":2,\"strategy\":{\"type\":\"model_parallel\",\"split_at\":[\"net3\"]}",
+            "net3", "no layer");
+    refuses(
+        "\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"split_size\":5,\"microbatches\":2}",
+        "split_size", "microbatches");
+}
+
+int main(void)
+{
+    static const struct unit_test tests[] = {
+        {"data_parallel", data_parallel, NULL},
+        {"ddp", ddp, NULL},
+        {"accumulation", accumulation, NULL},
+        {"model_parallel", model_parallel, NULL},
+        {"embedding on the host", embedding_on_the_host, NULL},
+        {"pipeline by hand", pipeline_by_hand, NULL},
+        {"pipeline by schedule", pipeline_by_schedule, NULL},
+        {"DDP over pipelines", ddp_over_pipelines, NULL},
+        {"bucket assignment", bucket_assignment, NULL},
+        {"schedules", schedules, NULL},
+        {"misuse names both numbers", misuse_names_both_numbers, NULL},
+    };
+    return UNIT_MAIN("strategies", tests);
+}
