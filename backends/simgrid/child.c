@@ -115,6 +115,12 @@ static void load_platform(struct sim *sim)
         return;
     }
     enum rh_status status = sim_write_platform(sim, file);
+    const char *keep = getenv("REHEARSE_KEEP_PLATFORM"); /* to look at, and to time a bare start with */
+    FILE *copy = status == RH_OK && keep ? fopen(keep, "w") : NULL;
+    if (copy) {
+        sim_write_platform(sim, copy);
+        fclose(copy);
+    }
     if (status != RH_OK)
         sim_fail(sim, status);
     fflush(file);
