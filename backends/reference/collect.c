@@ -41,8 +41,9 @@ static void accumulate(const struct side *from, enum reduce_op op, char *sum)
         int64_t *to = (int64_t *)sum;
         const int64_t *x = (const int64_t *)from->data;
         for (int64_t i = 0; i < elements; i++)
-            to[i] = op == REDUCE_SUM ? to[i] + x[i]
-                    : (op == REDUCE_MAX) == (x[i] > to[i]) ? x[i] : to[i];
+            to[i] = op == REDUCE_SUM                       ? to[i] + x[i]
+                    : (op == REDUCE_MAX) == (x[i] > to[i]) ? x[i]
+                                                           : to[i];
         return;
     }
     float *to = (float *)sum;
@@ -114,8 +115,7 @@ static enum rh_status exchange(const struct collective *c)
     for (int i = 0; i < c->count; i++)
         for (int k = 0; c->receive[i].data && k < c->count; k++)
             memcpy(c->receive[i].data + (size_t)k * piece,
-                   gather ? all + (size_t)k * piece
-                          : all + (size_t)k * bytes + (size_t)i * piece,
+                   gather ? all + (size_t)k * piece : all + (size_t)k * bytes + (size_t)i * piece,
                    piece);
     free(all);
     return RH_OK;

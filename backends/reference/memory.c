@@ -36,7 +36,8 @@ static enum rh_status allocate(char **area, size_t bytes)
 {
     *area = calloc(1, bytes ? bytes : 1);
     if (!*area)
-        return fail(RH_OUT_OF_MEMORY, "numbers need %.1f GiB more of host memory", (double)bytes / GIB);
+        return fail(RH_OUT_OF_MEMORY, "numbers need %.1f GiB more of host memory",
+                    (double)bytes / GIB);
     return RH_OK;
 }
 
@@ -95,8 +96,7 @@ void areas_poison(struct areas *areas)
 
 char *areas_buffer(const struct areas *areas, int worker, int buffer)
 {
-    const struct buffer *b =
-        &areas->plan->roles[plan_role_of(areas->plan, worker)].buffers[buffer];
+    const struct buffer *b = &areas->plan->roles[plan_role_of(areas->plan, worker)].buffers[buffer];
     char ***area = b->lifetime == LIFETIME_PERSISTENT ? areas->persistent : areas->arena;
     return area[worker][b->device] + b->offset;
 }

@@ -147,8 +147,8 @@ static enum rh_status feed_all(struct numbers *n, const struct backend_feed *fee
         mesh_coordinate(&n->plan->mesh, w, coordinate);
         for (int b = 0; b < role->buffer_count; b++) {
             const struct buffer *buffer = &role->buffers[b];
-            bool fed = buffer->use == USE_INPUT || buffer->use == USE_TARGET ||
-                       buffer->use == USE_CONTROL;
+            bool fed =
+                buffer->use == USE_INPUT || buffer->use == USE_TARGET || buffer->use == USE_CONTROL;
             if (fed)
                 RETURN_IF_FAILED(feed->fill(feed->context, w, step, pass, buffer, coordinate,
                                             areas_buffer(&n->areas, w, b)));

@@ -6,12 +6,13 @@
 
 struct numbers;
 
-/* Memory for every worker's devices; RH_OUT_OF_MEMORY (both numbers named) if the host has too little. */
+/* Memory for every worker's devices; RH_OUT_OF_MEMORY (both numbers named) if the host has too
+ * little. */
 enum rh_status numbers_new(const struct backend_options *options, const struct plan *plan,
                            struct numbers **out);
 void numbers_free(struct numbers *numbers);
-/* Runs the order's lists; `feed` may be NULL. losses[order->steps]: mean over the workers that take a
- * loss, NaN where nobody does. */
+/* Runs the order's lists; `feed` may be NULL. losses[order->steps]: mean over the workers that take
+ * a loss, NaN where nobody does. */
 enum rh_status numbers_run(struct numbers *numbers, const struct run_order *order,
                            const struct backend_feed *feed, double *losses);
 enum rh_status numbers_write(struct numbers *numbers, int worker, int buffer, const void *data,

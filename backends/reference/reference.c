@@ -42,8 +42,8 @@ static enum rh_status load(struct session *s, const struct plan *plan)
 
 static void list_devices(const struct session *s, struct result *result)
 {
-    result->devices = memory_new_array((size_t)s->options.device_count + 1,
-                                       sizeof *result->devices);
+    result->devices =
+        memory_new_array((size_t)s->options.device_count + 1, sizeof *result->devices);
     result->device_count = s->options.device_count;
     for (int i = 0; i < s->options.device_count; i++) {
         int device = s->options.devices[i];

@@ -1,5 +1,5 @@
-/* SimGrid has one engine a process and aborts on what it does not like: every run is a child process
- * that sends its result back over a pipe. Pointers into the plan mean the same in both. */
+/* SimGrid has one engine a process and aborts on what it does not like: every run is a child
+ * process that sends its result back over a pipe. Pointers into the plan mean the same in both. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,9 @@ static const char *const settings[] = {
     "--cfg=network/bandwidth-factor:1",
     "--cfg=network/weight-S:0",
 };
-static const char settings_text[] = "SimGrid CM02, TCP-gamma 0, crosstraffic 0, weight-S 0, latency "
-                                    "and bandwidth factors 1";
+static const char settings_text[] =
+    "SimGrid CM02, TCP-gamma 0, crosstraffic 0, weight-S 0, latency "
+    "and bandwidth factors 1";
 
 /* What the child sends first; the arrays follow. */
 struct header {
@@ -43,7 +44,8 @@ struct header {
     double link_class_bytes[LINK_CLASS_COUNT];
 };
 
-/* The list executions of the run; identical steps repeat identically, so that a few stand for all. */
+/* The list executions of the run; identical steps repeat identically, so that a few stand for all.
+ */
 static void expand_order(struct sim *sim)
 {
     enum { STEADY_STEPS = 4 };
@@ -90,13 +92,13 @@ static void make_worker(struct sim *sim, int index)
     for (int i = 0; i < r->event_count; i++)
         w->events[i].execution = -1;
     for (int i = 0; i < r->stream_count; i++)
-        w->streams[i] = (struct sim_stream){
-            .sim = sim,
-            .worker = w,
-            .stream = i,
-            .device = session_device(sim->session, index, r->streams[i].device),
-            .wake = sg_sem_init(0),
-            .at = "its beginning"};
+        w->streams[i] =
+            (struct sim_stream){.sim = sim,
+                                .worker = w,
+                                .stream = i,
+                                .device = session_device(sim->session, index, r->streams[i].device),
+                                .wake = sg_sem_init(0),
+                                .at = "its beginning"};
 }
 
 static void load_platform(struct sim *sim)
@@ -115,7 +117,8 @@ static void load_platform(struct sim *sim)
         return;
     }
     enum rh_status status = sim_write_platform(sim, file);
-    const char *keep = getenv("REHEARSE_KEEP_PLATFORM"); /* to look at, and to time a bare start with */
+    const char *keep =
+        getenv("REHEARSE_KEEP_PLATFORM"); /* to look at, and to time a bare start with */
     FILE *copy = status == RH_OK && keep ? fopen(keep, "w") : NULL;
     if (copy) {
         sim_write_platform(sim, copy);
@@ -141,9 +144,10 @@ static void find_hosts(struct sim *sim)
         for (int i = 0; i <= s->plan->roles[plan_role_of(s->plan, worker)].gpus; i++) {
             char name[64];
             int device = session_device(s, worker, i);
-            sim_host_name(sim, cluster->native_path && device >= cluster->gpu_count
-                                   ? device - cluster->gpu_count
-                                   : device,
+            sim_host_name(sim,
+                          cluster->native_path && device >= cluster->gpu_count
+                              ? device - cluster->gpu_count
+                              : device,
                           0, name);
             sim->hosts[device] = sg_host_by_name(name);
         }
@@ -255,8 +259,7 @@ static void fill_devices(const struct session *s, struct result *result)
         for (int i = 0; i < per_worker; i++) {
             struct device_result *d = &result->devices[result->device_count++];
             d->device = session_device(s, w, i);
-            d->capacity_bytes =
-                cluster_device_model(s->options.cluster, d->device)->memory_bytes;
+            d->capacity_bytes = cluster_device_model(s->options.cluster, d->device)->memory_bytes;
         }
 }
 

@@ -66,8 +66,8 @@ static enum rh_status compute_seconds(const struct session *s, const struct comp
 static double issue_seconds(const struct compiled *c, const struct role *role,
                             const struct instruction *in)
 {
-    const struct device_model *model = in->stream >= 0 ? c->models[role->streams[in->stream].device]
-                                                       : c->models[0];
+    const struct device_model *model =
+        in->stream >= 0 ? c->models[role->streams[in->stream].device] : c->models[0];
     bool on_host = in->stream >= 0 && role->streams[in->stream].device == role->gpus;
     switch (in->kind) {
     case INSTRUCTION_COMPUTE: return on_host ? 0 : model->launch_seconds;
@@ -150,8 +150,8 @@ static bool touches_device(const struct role *role, const struct instruction *in
     return false;
 }
 
-/* Computes that share their device with another compute stream, or run beside a collective that takes
- * a share of it, become SimGrid executions; all others are sums on a clock. */
+/* Computes that share their device with another compute stream, or run beside a collective that
+ * takes a share of it, become SimGrid executions; all others are sums on a clock. */
 static void find_execs(struct session *s, struct compiled *c)
 {
     const struct role *role = &s->plan->roles[c->role];
@@ -181,8 +181,7 @@ static struct compiled *find_compiled(struct session *s, int role, int list,
     for (int i = 0; i < s->compiled_count; i++) {
         struct compiled *c = &s->compiled[i];
         if (c->role == role && c->list == list &&
-            (!same_models ||
-             memcmp(c->models, models, (size_t)devices * sizeof *models) == 0))
+            (!same_models || memcmp(c->models, models, (size_t)devices * sizeof *models) == 0))
             return c;
     }
     return NULL;
@@ -232,7 +231,8 @@ static int workers_of_first_node(const struct session *s)
         return s->workers;
     for (int i = 0; i < s->workers * gpus; i++) {
         int device = s->options.devices[i];
-        if (device != i || cluster->nodes[cluster_device_node(cluster, device)] != cluster->nodes[0])
+        if (device != i ||
+            cluster->nodes[cluster_device_node(cluster, device)] != cluster->nodes[0])
             return s->workers;
     }
     return per_node / gpus;
@@ -249,8 +249,7 @@ static enum rh_status compile_workers(struct session *s)
         int devices = s->plan->roles[role].gpus + 1;
         const struct device_model **models = memory_new_array((size_t)devices, sizeof *models);
         for (int i = 0; i < devices; i++)
-            models[i] =
-                cluster_device_model(s->options.cluster, session_device(s, worker, i));
+            models[i] = cluster_device_model(s->options.cluster, session_device(s, worker, i));
         for (int list = 0; list < lists && status == RH_OK; list++) {
             if (!find_compiled(s, role, list, models, true))
                 status = compile(s, role, list, models);

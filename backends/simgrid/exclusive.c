@@ -1,5 +1,5 @@
-/* Which transfers have their links to themselves, so that a formula gives their time: decided from the
- * plan alone. Two transfers of one worker are apart if the list orders them; those of different
+/* Which transfers have their links to themselves, so that a formula gives their time: decided from
+ * the plan alone. Two transfers of one worker are apart if the list orders them; those of different
  * workers only if they share no link, except that a collective waits for all its members. */
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static enum rh_status place_of(struct session *s, int worker, const struct role 
 {
     struct meeting_place *found = NULL;
     const char *stream = role->streams[role->parts[in->collect.part_first].stream].name;
-    RETURN_IF_FAILED(session_place(s, worker, in->collect.group, stream, in->collect.part_count,
-                                   in, &found));
+    RETURN_IF_FAILED(
+        session_place(s, worker, in->collect.group, stream, in->collect.part_count, in, &found));
     *place = (int)(found - s->places);
     return RH_OK;
 }
@@ -66,10 +66,9 @@ static enum rh_status ring_links(struct finding *f, int place, const struct role
     RETURN_IF_FAILED(collective_price(p->communicator, kind, bytes, 0, &cost));
     for (int i = 0; i < cost.flow_count; i++) {
         struct route route;
-        RETURN_IF_FAILED(cluster_route(s->options.cluster,
-                                       communicator_device(p->communicator, cost.flows[i].from),
-                                       communicator_device(p->communicator, cost.flows[i].to),
-                                       cost.flows[i].channel, &route));
+        RETURN_IF_FAILED(cluster_route(
+            s->options.cluster, communicator_device(p->communicator, cost.flows[i].from),
+            communicator_device(p->communicator, cost.flows[i].to), cost.flows[i].channel, &route));
         for (int k = 0; k < route.count; k++)
             f->place_links[place][route.links[k]] = true;
     }
@@ -103,11 +102,10 @@ static void own(int *owner, int who)
 }
 
 /* Calls visit for every route of an instruction; `sender` is the worker whose bytes they are. */
-static enum rh_status each_route(struct finding *f, int worker, const struct role *role,
-                                 const struct instruction *in,
-                                 void (*visit)(struct finding *f, const struct route *route,
-                                               int sender, bool *answer),
-                                 bool *answer)
+static enum rh_status
+each_route(struct finding *f, int worker, const struct role *role, const struct instruction *in,
+           void (*visit)(struct finding *f, const struct route *route, int sender, bool *answer),
+           bool *answer)
 {
     struct route route;
     if (in->kind == INSTRUCTION_COPY) {
@@ -150,8 +148,8 @@ static bool collective_alone(const struct finding *f, int place)
         if (!f->place_links[place][link])
             continue;
         int sender = f->owners.worker[link];
-        bool stranger = sender == SEVERAL ? !everybody
-                                          : sender >= 0 && !set_contains(s, set, sender);
+        bool stranger =
+            sender == SEVERAL ? !everybody : sender >= 0 && !set_contains(s, set, sender);
         if (f->owners.place[link] == SEVERAL || stranger)
             return false;
     }
@@ -193,7 +191,8 @@ static bool unordered(const struct order *order, int a, int b)
     return !order_before(order, a, b) && !order_before(order, b, a);
 }
 
-/* Transfers of one worker that the list leaves unordered may meet on a link: to be safe, any two do. */
+/* Transfers of one worker that the list leaves unordered may meet on a link: to be safe, any two
+ * do. */
 static void judge_worker(const struct session *s, int worker, int list, bool *exclusive)
 {
     const struct role *role = &s->plan->roles[plan_role_of(s->plan, worker)];
@@ -247,8 +246,8 @@ static enum rh_status judge_list(struct finding *f, int list)
     return status;
 }
 
-/* The communicators of all lists, before anybody keeps a pointer to one; any_flow is set as if nothing
- * were exclusive. */
+/* The communicators of all lists, before anybody keeps a pointer to one; any_flow is set as if
+ * nothing were exclusive. */
 static enum rh_status make_places(struct session *s)
 {
     int lists = s->plan->roles[0].list_count;

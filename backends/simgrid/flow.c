@@ -1,5 +1,5 @@
-/* Flows: bytes that SimGrid moves over links that others may use too. The C API wants an actor at each
- * end, so a flow is two short-lived actors and a mailbox. */
+/* Flows: bytes that SimGrid moves over links that others may use too. The C API wants an actor at
+ * each end, so a flow is two short-lived actors and a mailbox. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -110,10 +110,9 @@ static double extra_latency(const struct sim *sim, const struct communicator *c,
     for (int i = 0; i < cost->flow_count; i++) {
         struct route route;
         if (sim->session->options.cluster->native_path ||
-            cluster_route(sim->session->options.cluster,
-                          communicator_device(c, cost->flows[i].from),
-                          communicator_device(c, cost->flows[i].to), cost->flows[i].channel,
-                          &route) != RH_OK)
+            cluster_route(
+                sim->session->options.cluster, communicator_device(c, cost->flows[i].from),
+                communicator_device(c, cost->flows[i].to), cost->flows[i].channel, &route) != RH_OK)
             break;
         longest = route.latency_seconds > longest ? route.latency_seconds : longest;
     }
@@ -133,9 +132,12 @@ void stream_ring_messages(struct sim_stream *s, struct communicator *c,
         char next[64];
         snprintf(mine, sizeof mine, "ring %p %d %d", (void *)members, flow->channel, flow->from);
         snprintf(next, sizeof next, "ring %p %d %d", (void *)members, flow->channel, flow->to);
-        members[i] =
-            (struct ring_member){&batch,    sg_mailbox_by_name(mine), sg_mailbox_by_name(next),
-                                 flow->bytes / cost->steps, extra,    cost->steps};
+        members[i] = (struct ring_member){&batch,
+                                          sg_mailbox_by_name(mine),
+                                          sg_mailbox_by_name(next),
+                                          flow->bytes / cost->steps,
+                                          extra,
+                                          cost->steps};
         spawn("ring", host_of(s->sim, communicator_device(c, flow->from), flow->channel), ring_main,
               &members[i]);
     }

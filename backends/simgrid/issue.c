@@ -1,5 +1,6 @@
-/* The worker's host thread: it issues the list in order and hardly ever waits, so it is arithmetic. It
- * stops at a sync, and in eager mode at a computation of its own, and goes on when that has ended. */
+/* The worker's host thread: it issues the list in order and hardly ever waits, so it is arithmetic.
+ * It stops at a sync, and in eager mode at a computation of its own, and goes on when that has
+ * ended. */
 #include "backends/simgrid/sim.h"
 
 static const struct list *list_of(const struct sim_worker *w)

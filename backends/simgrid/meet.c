@@ -1,4 +1,5 @@
-/* Where streams meet: collectives start when their last member arrives, messages when both ends do. */
+/* Where streams meet: collectives start when their last member arrives, messages when both ends do.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,8 +131,8 @@ static void inject(struct sim_stream *s, struct communicator *c, const struct co
     }
     for (int i = 0; i < cost->flow_count; i++) {
         const struct collective_flow *flow = &cost->flows[i];
-        flows[i] = (struct flow){communicator_device(c, flow->from), communicator_device(c, flow->to),
-                                 flow->channel, flow->bytes};
+        flows[i] = (struct flow){communicator_device(c, flow->from),
+                                 communicator_device(c, flow->to), flow->channel, flow->bytes};
         struct route route;
         if (!s->sim->session->options.cluster->native_path &&
             cluster_route(s->sim->session->options.cluster, flows[i].from, flows[i].to,
@@ -156,8 +157,7 @@ static void run_collective(struct sim_stream *s, struct meeting *m, int index,
     int members = m->place->worker_count * m->place->parts;
     struct collective_cost cost;
     enum rh_status status =
-        collective_price(c, in->collect.kind,
-                         session_collective_bytes(role, in, members),
+        collective_price(c, in->collect.kind, session_collective_bytes(role, in, members),
                          session_root(session, m->place, in), &cost);
     if (status != RH_OK) {
         sim_fail(sim, status);
@@ -189,8 +189,8 @@ void stream_collect(struct sim_stream *s, int index, const struct instruction *i
     const struct role *role = &session->plan->roles[s->worker->role];
     const char *stream = role->streams[role->parts[in->collect.part_first].stream].name;
     struct meeting_place *place = NULL;
-    if (session_place(session, s->worker->worker, in->collect.group, stream,
-                      in->collect.part_count, in, &place) != RH_OK) {
+    if (session_place(session, s->worker->worker, in->collect.group, stream, in->collect.part_count,
+                      in, &place) != RH_OK) {
         sim_fail(s->sim, RH_FAILED);
         return;
     }
@@ -232,7 +232,8 @@ static void forget_mail(struct meetings *meetings, struct mail *mail)
     free(mail);
 }
 
-/* A message whose two ends are there: by formula, or a flow that joins those of the same exchange. */
+/* A message whose two ends are there: by formula, or a flow that joins those of the same exchange.
+ */
 struct matched {
     struct mail *mail;
     struct flow flow;
@@ -280,8 +281,8 @@ static double complete(struct sim_stream *s, struct matched *matches, int count)
     }
     for (int i = 0; i < count; i++) {
         struct mail *mail = matches[i].mail;
-        mail->end = matches[i].formula ? matches[i].start + matches[i].seconds
-                                       : simgrid_get_clock();
+        mail->end =
+            matches[i].formula ? matches[i].start + matches[i].seconds : simgrid_get_clock();
         mail->done = true;
         end = mail->end > end ? mail->end : end;
         sim_add_span(s->sim, s, mail->name, WORK_COMMUNICATION, -1, matches[i].start, mail->end,

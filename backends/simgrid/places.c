@@ -16,7 +16,8 @@ static int group_size(const struct plan *plan, const struct group *group)
     return size;
 }
 
-/* Member `index` of the group that `worker` is in: listed coordinates, or row-major over its axes. */
+/* Member `index` of the group that `worker` is in: listed coordinates, or row-major over its axes.
+ */
 static int group_member(const struct plan *plan, const struct group *group, int worker, int index)
 {
     int coordinate[MESH_MAX_AXES];

@@ -11,10 +11,10 @@
 struct compiled {
     int role, list;
     const struct device_model **models; /* per local device */
-    double *seconds;    /* per instruction: device time of a compute, or of a copy on one device */
-    double *issue;      /* per instruction: host time to issue it, eager */
-    bool *exec;         /* per instruction: a compute that shares its device, or is slowed */
-    int **queue;        /* per stream: its instructions in order */
+    double *seconds; /* per instruction: device time of a compute, or of a copy on one device */
+    double *issue;   /* per instruction: host time to issue it, eager */
+    bool *exec;      /* per instruction: a compute that shares its device, or is slowed */
+    int **queue;     /* per stream: its instructions in order */
     int *queue_count;
     struct order *order; /* owned by the first compiled of (role, list) */
     bool owns_order;
@@ -27,26 +27,26 @@ struct meeting_place {
     int base;           /* the worker whose coordinates on the group's axes are the first */
     int *workers;       /* in rank order */
     int worker_count;
-    int parts;          /* per worker */
+    int parts; /* per worker */
     struct communicator *communicator;
-    int simulated;      /* members' workers that are simulated */
+    int simulated; /* members' workers that are simulated */
 };
 
 struct session {
     struct backend_options options;
     const struct plan *plan; /* NULL: nothing loaded */
     struct numbers *numbers;
-    int workers, simulated;  /* mesh workers, and the first of them that are simulated */
+    int workers, simulated; /* mesh workers, and the first of them that are simulated */
     bool folded;
     struct compiled *compiled;
     int compiled_count, compiled_capacity;
-    struct compiled **of;    /* worker * lists + list, for simulated workers */
+    struct compiled **of; /* worker * lists + list, for simulated workers */
     struct meeting_place *places;
     int place_count, place_capacity;
-    bool **exclusive;        /* likewise: per instruction: nothing else can be on its links */
-    bool any_flow;           /* some transfer is injected into SimGrid */
-    bool network_flow;       /* one of these is a collective or leaves its node: no folding */
-    bool any_exec;           /* some compute is executed by SimGrid */
+    bool **exclusive;  /* likewise: per instruction: nothing else can be on its links */
+    bool any_flow;     /* some transfer is injected into SimGrid */
+    bool network_flow; /* one of these is a collective or leaves its node: no folding */
+    bool any_exec;     /* some compute is executed by SimGrid */
 };
 
 enum rh_status session_compile(struct session *session);
@@ -63,8 +63,7 @@ int session_root(const struct session *session, const struct meeting_place *plac
 /* The worker at the other end of a message. */
 int session_peer(const struct session *session, int worker, int group, struct peer peer);
 /* Bytes by which a collective is priced: of the whole (collective.h). */
-double session_collective_bytes(const struct role *role,
-                                const struct instruction *in, int members);
+double session_collective_bytes(const struct role *role, const struct instruction *in, int members);
 bool is_local_copy(const struct role *role, const struct instruction *in);
 bool is_transfer(const struct role *role, const struct instruction *in);
 

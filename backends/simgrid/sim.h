@@ -1,13 +1,13 @@
-/* The simulation while time runs, inside the child process: SimGrid actors, one a stream, each with a
- * clock of its own that may be ahead of SimGrid's. */
+/* The simulation while time runs, inside the child process: SimGrid actors, one a stream, each with
+ * a clock of its own that may be ahead of SimGrid's. */
 #ifndef REHEARSE_BACKENDS_SIMGRID_SIM_H
 #define REHEARSE_BACKENDS_SIMGRID_SIM_H
 
 #include <simgrid/actor.h>
+#include <simgrid/comm.h>
 #include <simgrid/engine.h>
 #include <simgrid/host.h>
 #include <simgrid/mailbox.h>
-#include <simgrid/comm.h>
 #include <simgrid/semaphore.h>
 
 #include "backends/simgrid/session.h"
@@ -29,12 +29,14 @@ struct sim_stream {
     int stream, device; /* of the role; global device */
     double clock;
     sg_sem_t wake;
-    const char *at;     /* the instruction that it is busy with, for errors */
+    const char *at; /* the instruction that it is busy with, for errors */
     bool finished;
     double pending_start; /* executions not yet handed to SimGrid */
     struct piece *pieces;
     int piece_count, piece_capacity;
     double pending_seconds;
+    double *marks; /* beginnings of open ranges */
+    int mark_count, mark_capacity;
 };
 
 struct sim_event {
@@ -48,7 +50,8 @@ struct sim_worker {
     struct sim_stream *streams;
     int stream_count;
     struct sim_event *events;
-    double *issue; /* per instruction of the running list: when the host has issued it; < 0: not yet */
+    double
+        *issue; /* per instruction of the running list: when the host has issued it; < 0: not yet */
     int issue_next;
     int issue_list, execution;
     double host_clock;

@@ -1,5 +1,5 @@
-/* The SimGrid backend: plans timed on a model of the cluster; with numbers, the values come from the
- * reference backend's engine on the same plan. */
+/* The SimGrid backend: plans timed on a model of the cluster; with numbers, the values come from
+ * the reference backend's engine on the same plan. */
 #ifndef REHEARSE_BACKENDS_SIMGRID_H
 #define REHEARSE_BACKENDS_SIMGRID_H
 

@@ -158,8 +158,8 @@ static void copy(struct sim_stream *s, const struct compiled *c, int index,
     double seconds = 0;
     double latency = 0;
     bool native = session->options.cluster->native_path != NULL;
-    if (!native && transfer_price(session->options.cluster, from, to, bytes, &seconds, &latency) !=
-                       RH_OK)
+    if (!native &&
+        transfer_price(session->options.cluster, from, to, bytes, &seconds, &latency) != RH_OK)
         sim_fail(sim, RH_FAILED);
     if (session->exclusive[s->worker->worker * lists + s->worker->issue_list][index]) {
         s->clock = start + seconds;
@@ -201,6 +201,21 @@ static void wait_event(struct sim_stream *s, int index, const struct instruction
     s->clock = event->seconds > s->clock ? event->seconds : s->clock;
 }
 
+/* Named ranges take no time; a trace wants their edges. */
+static void mark(struct sim_stream *s, const struct instruction *in)
+{
+    if (!s->sim->session->options.trace)
+        return;
+    stream_flush(s);
+    if (in->kind == INSTRUCTION_BEGIN) {
+        *ARRAY_ADD(s->marks, s->mark_count, s->mark_capacity) = s->clock;
+        return;
+    }
+    if (s->mark_count > 0)
+        sim_add_span(s->sim, s, in->name, in->work, in->microbatch, s->marks[--s->mark_count],
+                     s->clock, false, true);
+}
+
 static void process(struct sim_stream *s, const struct compiled *c, int index)
 {
     const struct plan *plan = s->sim->session->plan;
@@ -223,7 +238,9 @@ static void process(struct sim_stream *s, const struct compiled *c, int index)
     }
     case INSTRUCTION_RECORD: record(s, index, in); break;
     case INSTRUCTION_WAIT: wait_event(s, index, in); break;
-    default: break; /* marks take no time; sync is the host's */
+    case INSTRUCTION_BEGIN:
+    case INSTRUCTION_END: mark(s, in); break;
+    case INSTRUCTION_SYNC: break; /* the host's */
     }
 }
 
@@ -267,8 +284,8 @@ static void stream_main(int argc, char **argv)
     (void)argc;
     (void)argv;
     for (int e = 0; e < s->sim->execution_count; e++) {
-        const struct compiled *c = session_compiled(s->sim->session, s->worker->worker,
-                                                    s->sim->executions[e].list);
+        const struct compiled *c =
+            session_compiled(s->sim->session, s->worker->worker, s->sim->executions[e].list);
         for (int k = 0; k < c->queue_count[s->stream]; k++)
             process(s, c, c->queue[s->stream][k]);
         join(s);

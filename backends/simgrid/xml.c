@@ -1,6 +1,6 @@
-/* The platform of one run as SimGrid XML: only the hosts, links and routes that this plan's flows use.
- * One Full zone; a device has a host per channel, since two routes between the same hosts cannot be
- * told apart; every direction of a link is a link of its own. */
+/* The platform of one run as SimGrid XML: only the hosts, links and routes that this plan's flows
+ * use. One Full zone; a device has a host per channel, since two routes between the same hosts
+ * cannot be told apart; every direction of a link is a link of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,16 +61,15 @@ static enum rh_status add_collective(const struct sim *sim, int worker, const st
     struct meeting_place *place = NULL;
     struct collective_cost cost;
     const char *stream = role->streams[role->parts[in->collect.part_first].stream].name;
-    RETURN_IF_FAILED(session_place(s, worker, in->collect.group, stream, in->collect.part_count, in,
-                                   &place));
+    RETURN_IF_FAILED(
+        session_place(s, worker, in->collect.group, stream, in->collect.part_count, in, &place));
     int members = place->worker_count * place->parts;
     RETURN_IF_FAILED(collective_price(place->communicator, in->collect.kind,
                                       session_collective_bytes(role, in, members),
                                       session_root(s, place, in), &cost));
     for (int i = 0; i < cost.flow_count; i++)
         add_pair(pairs, communicator_device(place->communicator, cost.flows[i].from),
-                 communicator_device(place->communicator, cost.flows[i].to),
-                 cost.flows[i].channel);
+                 communicator_device(place->communicator, cost.flows[i].to), cost.flows[i].channel);
     return RH_OK;
 }
 
@@ -128,7 +127,8 @@ static void write_hosts(const struct sim *sim, const struct pairs *pairs, FILE *
                 (struct pair){session_device(s, worker, i), 0, 0};
     for (int i = 0; i < pairs->count; i++) {
         const struct pair *p = &pairs->items[i];
-        *ARRAY_ADD(hosts.items, hosts.count, hosts.capacity) = (struct pair){p->from, 0, p->channel};
+        *ARRAY_ADD(hosts.items, hosts.count, hosts.capacity) =
+            (struct pair){p->from, 0, p->channel};
         *ARRAY_ADD(hosts.items, hosts.count, hosts.capacity) = (struct pair){p->to, 0, p->channel};
     }
     unique_pairs(&hosts);

@@ -79,8 +79,7 @@ static enum rh_status predict(struct platform *platform, const struct published 
     struct experiment *experiment = NULL;
     struct run_options options = {0};
     struct outcome outcome;
-    cJSON *json =
-        cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(p->json, "experiment"), true);
+    cJSON *json = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(p->json, "experiment"), true);
     snprintf(setting, sizeof setting, "model=%s", row->model);
     enum rh_status status = experiment_set(json, setting);
     snprintf(setting, sizeof setting, "devices=%d", row->gpus);

@@ -1,5 +1,5 @@
-/* Predicting measurements that others published: compute anchored on a model's own single-GPU row, one
- * constant fitted on one row, every other row predicted and compared. */
+/* Predicting measurements that others published: compute anchored on a model's own single-GPU row,
+ * one constant fitted on one row, every other row predicted and compared. */
 #ifndef REHEARSE_CALIBRATE_PUBLISHED_H
 #define REHEARSE_CALIBRATE_PUBLISHED_H
 
@@ -10,8 +10,8 @@
 struct published_row {
     const char *model, *name; /* inside the JSON */
     int gpus;
-    bool ddp;         /* false: the single-GPU loop, the anchor of its model */
-    bool fitted;      /* the constant was fitted on it: not counted */
+    bool ddp;    /* false: the single-GPU loop, the anchor of its model */
+    bool fitted; /* the constant was fitted on it: not counted */
     double measured_seconds, predicted_seconds, anchor_seconds;
 };
 
@@ -23,8 +23,8 @@ struct published {
     double bucket_tensor_seconds; /* the fitted constant: device seconds a parameter tensor */
 };
 
-/* Reads {"source", "experiment", "fit": {"model", "row"}, "measured": [{"model", "row", "gpus", "ddp",
- * "seconds"}]}; experiments/published holds one. */
+/* Reads {"source", "experiment", "fit": {"model", "row"}, "measured": [{"model", "row", "gpus",
+ * "ddp", "seconds"}]}; experiments/published holds one. */
 enum rh_status published_read(const char *path, struct published *published);
 void published_free(struct published *published);
 

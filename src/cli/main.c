@@ -14,11 +14,7 @@
 #endif
 
 static const struct command *const commands[] = {
-    &command_run,
-    &command_compare,
-    &command_plan,
-    &command_platform,
-    &command_published,
+    &command_run, &command_compare, &command_plan, &command_platform, &command_published,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

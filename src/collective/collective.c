@@ -108,12 +108,13 @@ static int pair_flows(const struct communicator *c, double bytes, struct collect
     int count = 0;
     for (int step = 1; step < c->count; step++)
         for (int from = 0; from < c->count; from++)
-            flows[count++] = (struct collective_flow){from, (from + step) % c->count, 0,
-                                                      bytes / c->count};
+            flows[count++] =
+                (struct collective_flow){from, (from + step) % c->count, 0, bytes / c->count};
     return count;
 }
 
-/* What the flows do to the links: the slowest link's seconds, the bytes by class, the longest route. */
+/* What the flows do to the links: the slowest link's seconds, the bytes by class, the longest
+ * route. */
 struct load {
     double seconds, longest_latency;
     double class_bytes[LINK_CLASS_COUNT];
@@ -160,8 +161,7 @@ static void choose_protocol(const struct communicator *c, struct priced *p, stru
     for (int protocol = 0; protocol < PROTOCOL_COUNT; protocol++) {
         if (!protocol_available(c, (enum protocol)protocol))
             continue;
-        double slowdown =
-            ring_slowdown(c, (enum protocol)protocol, bus_bytes, load->seconds);
+        double slowdown = ring_slowdown(c, (enum protocol)protocol, bus_bytes, load->seconds);
         double latency = ring_latency_seconds(c, p->kind, (enum protocol)protocol, p->bytes);
         double seconds = latency + load->seconds * slowdown;
         if (best > 0 && seconds >= best)
@@ -183,8 +183,8 @@ static enum rh_status price(struct communicator *c, struct priced *p)
 {
     bool pairs = p->kind == COLLECTIVE_ALL_TO_ALL;
     struct load load = {0};
-    size_t most = pairs ? (size_t)c->count * (size_t)(c->count - 1)
-                        : (size_t)c->channels * (size_t)c->count;
+    size_t most =
+        pairs ? (size_t)c->count * (size_t)(c->count - 1) : (size_t)c->channels * (size_t)c->count;
     p->cost.algorithm = pairs ? "pairwise" : "ring";
     p->cost.protocol = "Simple";
     p->cost.steps = ring_steps(c, p->kind);

@@ -1,7 +1,7 @@
-/* Collectives as flows: which bytes cross which links, and how much latency the algorithm adds. Pure
- * functions of (cluster, members, kind, size). Rings here; NCCL's other algorithms come beside it.
- * Sources: NCCL 2.28 src/graph/{tuning,search}.cc for latencies and ring search; Patarasu and Yuan
- * 2009 for the ring's 2(n-1)/n bytes. */
+/* Collectives as flows: which bytes cross which links, and how much latency the algorithm adds.
+ * Pure functions of (cluster, members, kind, size). Rings here; NCCL's other algorithms come beside
+ * it. Sources: NCCL 2.28 src/graph/{tuning,search}.cc for latencies and ring search; Patarasu and
+ * Yuan 2009 for the ring's 2(n-1)/n bytes. */
 #ifndef REHEARSE_COLLECTIVE_COLLECTIVE_H
 #define REHEARSE_COLLECTIVE_COLLECTIVE_H
 
@@ -41,18 +41,19 @@ struct collective_flow {
 
 struct collective_cost {
     const char *algorithm, *protocol; /* "ring", "Simple" */
-    double latency_seconds;  /* paid once, beside the flows */
-    int steps;               /* of the algorithm, one after another: 2(n-1) for a ring all-reduce */
+    double latency_seconds;           /* paid once, beside the flows */
+    int steps; /* of the algorithm, one after another: 2(n-1) for a ring all-reduce */
     double step_latency_seconds;
     const struct collective_flow *flows; /* kept by the communicator */
     int flow_count;
-    double seconds;                /* alone on its links: latency + max over links bytes / rate */
-    double link_class_bytes[LINK_CLASS_COUNT]; /* bytes on the wire of each link class, summed over links
-                                                  and directions */
+    double seconds; /* alone on its links: latency + max over links bytes / rate */
+    double link_class_bytes[LINK_CLASS_COUNT]; /* bytes on the wire of each link class, summed over
+                                                  links and directions */
 };
 
 /* `root` is a member; ignored by rootless kinds. One member: no flows and no time. `seconds` and
- * class bytes need routes and are 0 on native clusters. Prices are remembered by the communicator. */
+ * class bytes need routes and are 0 on native clusters. Prices are remembered by the communicator.
+ */
 enum rh_status collective_price(struct communicator *c, enum collective_kind kind, double bytes,
                                 int root, struct collective_cost *cost);
 

@@ -16,12 +16,12 @@ struct communicator {
     struct cluster *cluster;
     int *devices; /* count: cluster devices in rank order */
     int count;
-    int nodes;            /* machines that take part */
-    int per_node;         /* members on the first of them */
+    int nodes;    /* machines that take part */
+    int per_node; /* members on the first of them */
     int channels;
-    int *next;            /* channels x count */
-    bool same_channels;   /* NCCL's sameChannels: all channels take one way (NVSwitch) */
-    bool by_nvlink;       /* every hop inside a node is NVLink */
+    int *next;              /* channels x count */
+    bool same_channels;     /* NCCL's sameChannels: all channels take one way (NVSwitch) */
+    bool by_nvlink;         /* every hop inside a node is NVLink */
     int compute_capability; /* the least among the members */
     bool amd_host;
     struct priced *priced;

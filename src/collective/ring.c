@@ -1,5 +1,5 @@
-/* Rings as NCCL finds them: Hamiltonian cycles over NVLinks inside a node; between nodes, chains that
- * enter and leave each node near one NIC (NCCL 2.28, src/graph/search.cc and rings.cc). */
+/* Rings as NCCL finds them: Hamiltonian cycles over NVLinks inside a node; between nodes, chains
+ * that enter and leave each node near one NIC (NCCL 2.28, src/graph/search.cc and rings.cc). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,7 +155,8 @@ static void close_ring(struct communicator *c, int channel, const int *order, bo
     }
 }
 
-/* One machine: cycles over NVLink in both directions, one ring through the switch, or one over PCIe. */
+/* One machine: cycles over NVLink in both directions, one ring through the switch, or one over
+ * PCIe. */
 static void find_local(struct communicator *c)
 {
     struct lanes lanes;
@@ -196,9 +197,9 @@ static int nic_count(const struct node_model *node)
     return count;
 }
 
-/* The way through one machine on one channel, as positions in its group: it starts and ends near NIC
- * `channel` of `channels`, over NVLink if a path exists. Odd machines go backwards, so that both ends
- * of a network hop are on the same rail. */
+/* The way through one machine on one channel, as positions in its group: it starts and ends near
+ * NIC `channel` of `channels`, over NVLink if a path exists. Odd machines go backwards, so that
+ * both ends of a network hop are on the same rail. */
 static void chain(const struct communicator *c, const int *members, int count, int channel,
                   int channels, int *order, bool *by_nvlink)
 {

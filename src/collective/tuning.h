@@ -14,8 +14,8 @@ bool protocol_available(const struct communicator *c, enum protocol protocol);
 /* Latency of one call of `bytes`. */
 double ring_latency_seconds(const struct communicator *c, enum collective_kind kind,
                             enum protocol protocol, double bytes);
-/* Factor on the time that the bytes take on the links with Simple; `simple_seconds` is that time and
- * `bus_bytes` what one ring edge carries over all channels. */
+/* Factor on the time that the bytes take on the links with Simple; `simple_seconds` is that time
+ * and `bus_bytes` what one ring edge carries over all channels. */
 double ring_slowdown(const struct communicator *c, enum protocol protocol, double bus_bytes,
                      double simple_seconds);
 

@@ -17,7 +17,8 @@ struct dataset {
 
 static const char *const column_names[DATASET_COLUMNS] = {"input", "target"};
 
-enum rh_status dataset_synthetic(uint64_t seed, const struct dataset_column columns[DATASET_COLUMNS],
+enum rh_status dataset_synthetic(uint64_t seed,
+                                 const struct dataset_column columns[DATASET_COLUMNS],
                                  struct dataset **out)
 {
     struct dataset *d = memory_new(sizeof *d);
@@ -41,8 +42,7 @@ static enum rh_status check_batch(const char *path, const struct named_tensor *t
     memmove(&sample.dim[0], &sample.dim[1], (size_t)sample.rank * sizeof sample.dim[0]);
     if (!shape_equal(&sample, &column->sample))
         return fail(RH_INVALID, "'%s': samples of '%s' are %s, the model wants %s", path,
-                    tensor->name, shape_text(got, &sample),
-                    shape_text(expected, &column->sample));
+                    tensor->name, shape_text(got, &sample), shape_text(expected, &column->sample));
     return RH_OK;
 }
 
@@ -63,8 +63,7 @@ static enum rh_status find_batches(struct dataset *d, const char *path)
                         batch);
         for (int c = 0; c < DATASET_COLUMNS; c++) {
             RETURN_IF_FAILED(check_batch(path, found[c], &d->columns[c]));
-            d->batches[c] =
-                memory_resize(d->batches[c], (size_t)batch + 1, sizeof *d->batches[c]);
+            d->batches[c] = memory_resize(d->batches[c], (size_t)batch + 1, sizeof *d->batches[c]);
             d->batches[c][batch] = found[c];
         }
         d->batch_count = batch + 1;

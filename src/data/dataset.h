@@ -1,5 +1,6 @@
-/* Where batches come from: synthetic samples that depend on (seed, sample) alone, so that every split
- * over ranks and microbatches sees the same global batch; or a safetensors file of batches. */
+/* Where batches come from: synthetic samples that depend on (seed, sample) alone, so that every
+ * split over ranks and microbatches sees the same global batch; or a safetensors file of batches.
+ */
 #ifndef REHEARSE_DATA_DATASET_H
 #define REHEARSE_DATA_DATASET_H
 
@@ -17,9 +18,11 @@ struct dataset_column {
 };
 enum { DATASET_INPUT, DATASET_TARGET, DATASET_COLUMNS };
 
-enum rh_status dataset_synthetic(uint64_t seed, const struct dataset_column columns[DATASET_COLUMNS],
+enum rh_status dataset_synthetic(uint64_t seed,
+                                 const struct dataset_column columns[DATASET_COLUMNS],
                                  struct dataset **out);
-/* "input.0", "target.0", "input.1", … one pair a step, in turn; shapes and types are checked against the columns. */
+/* "input.0", "target.0", "input.1", … one pair a step, in turn; shapes and types are checked
+ * against the columns. */
 enum rh_status dataset_from_file(const char *path,
                                  const struct dataset_column columns[DATASET_COLUMNS],
                                  struct dataset **out);

@@ -48,8 +48,8 @@ static enum rh_status read_type(const char *path, const char *name, const cJSON 
 }
 
 /* One entry of the header: its range must lie in the data and be as long as its shape says. */
-static enum rh_status read_entry(const char *path, const cJSON *entry, char *data, double data_bytes,
-                                 struct named_tensor *tensor)
+static enum rh_status read_entry(const char *path, const cJSON *entry, char *data,
+                                 double data_bytes, struct named_tensor *tensor)
 {
     RETURN_IF_FAILED(read_type(path, entry->string, entry, &tensor->type));
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
@@ -89,8 +89,7 @@ static int by_place(const void *a, const void *b)
 
 static enum rh_status check_overlaps(const char *path, const struct safetensors *file)
 {
-    const struct named_tensor **order =
-        memory_new_array((size_t)file->count, sizeof *order);
+    const struct named_tensor **order = memory_new_array((size_t)file->count, sizeof *order);
     enum rh_status status = RH_OK;
     for (int i = 0; i < file->count; i++)
         order[i] = &file->tensors[i];
@@ -116,7 +115,8 @@ static enum rh_status read_header(const char *path, char *memory, size_t bytes,
     for (int i = 0; i < 8; i++)
         header_bytes |= (uint64_t)(unsigned char)memory[i] << (8 * i);
     if (header_bytes > bytes - 8)
-        return fail(RH_INVALID, "'%s' is cut off or no safetensors file: header of %llu bytes, %zu are there",
+        return fail(RH_INVALID,
+                    "'%s' is cut off or no safetensors file: header of %llu bytes, %zu are there",
                     path, (unsigned long long)header_bytes, bytes - 8);
     char *header = memory_new((size_t)header_bytes + 1);
     cJSON *json = NULL;

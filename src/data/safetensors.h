@@ -3,8 +3,8 @@
 #ifndef REHEARSE_DATA_SAFETENSORS_H
 #define REHEARSE_DATA_SAFETENSORS_H
 
-#include "op/type.h"
 #include "base/status.h"
+#include "op/type.h"
 
 struct named_tensor {
     char *name;
@@ -18,8 +18,9 @@ struct safetensors {
     void *memory; /* the file's bytes */
 };
 
-/* Errors: unreadable, cut off, header that is not JSON or lies about offsets, overlapping or missing
- * ranges, unknown element type: one line that names the file, the tensor and both numbers. */
+/* Errors: unreadable, cut off, header that is not JSON or lies about offsets, overlapping or
+ * missing ranges, unknown element type: one line that names the file, the tensor and both numbers.
+ */
 enum rh_status safetensors_read(const char *path, struct safetensors *file);
 void safetensors_free(struct safetensors *file);
 const struct named_tensor *safetensors_find(const struct safetensors *file, const char *name);

@@ -14,8 +14,8 @@ struct described {
     char version[128];
 };
 
-/* With a `status` other than RH_OK the run failed with the recorded error, and of `outcome` only the
- * memory that it asked for is read. */
+/* With a `status` other than RH_OK the run failed with the recorded error, and of `outcome` only
+ * the memory that it asked for is read. */
 void describe_case(const struct experiment *experiment, const struct outcome *outcome,
                    enum rh_status status, struct described *described);
 void described_free(struct described *described);

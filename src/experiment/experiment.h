@@ -69,8 +69,8 @@ struct outcome {
 };
 void outcome_free(struct outcome *outcome);
 
-/* Plan, open the backend, load, initial values, steps. Memory peaks are filled in. A failed run leaves
- * nothing to free; of its outcome only asked_bytes and available_bytes mean something. */
+/* Plan, open the backend, load, initial values, steps. Memory peaks are filled in. A failed run
+ * leaves nothing to free; of its outcome only asked_bytes and available_bytes mean something. */
 enum rh_status experiment_run(const struct experiment *experiment,
                               const struct run_options *options, struct outcome *outcome);
 

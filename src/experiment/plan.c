@@ -74,8 +74,8 @@ static enum rh_status check_gpus(const struct experiment *e, const struct plan *
                 plan_fits(plan, role, local, cluster_device_name(e->cluster, device, name),
                           model->memory_bytes, runtime);
             if (status == RH_OUT_OF_MEMORY)
-                *shortage = (struct shortage){asked_of(plan, role, local, runtime),
-                                              model->memory_bytes};
+                *shortage =
+                    (struct shortage){asked_of(plan, role, local, runtime), model->memory_bytes};
             RETURN_IF_FAILED(status);
         }
     }
@@ -98,8 +98,8 @@ static enum rh_status check_hosts(const struct experiment *e, const struct plan 
             continue;
         *shortage = (struct shortage){bytes[node], capacity};
         status = fail(RH_OUT_OF_MEMORY,
-                          "does not fit on 'node%d:host': %.1f GiB asked, %.1f GiB available", node,
-                          bytes[node] / 1073741824, capacity / 1073741824);
+                      "does not fit on 'node%d:host': %.1f GiB asked, %.1f GiB available", node,
+                      bytes[node] / 1073741824, capacity / 1073741824);
     }
     free(bytes);
     return status;

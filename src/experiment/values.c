@@ -111,9 +111,8 @@ static enum rh_status write_images(const struct values *v, struct session *sessi
             continue;
         for (int b = 0; b < images->role->buffer_count; b++)
             if (images->blocks[b])
-                RETURN_IF_FAILED(v->experiment->backend->write(session, worker, b,
-                                                               images->blocks[b],
-                                                               images->role->buffers[b].bytes));
+                RETURN_IF_FAILED(v->experiment->backend->write(
+                    session, worker, b, images->blocks[b], images->role->buffers[b].bytes));
     }
     return RH_OK;
 }
@@ -151,8 +150,8 @@ static enum rh_status read_tensor(const struct values *v, struct session *sessio
     const struct plan *plan = v->plan->plan;
     size_t bytes = plan->roles[home->role].buffers[home->buffer].bytes;
     char *block = memory_new(bytes);
-    enum rh_status status = v->experiment->backend->read(
-        session, first_worker(plan, home->role), home->buffer, block, bytes);
+    enum rh_status status = v->experiment->backend->read(session, first_worker(plan, home->role),
+                                                         home->buffer, block, bytes);
     out->name = text_copy(name);
     out->type = *type;
     out->data = memory_new(type_bytes(type));

@@ -91,8 +91,8 @@ static enum rh_status fill(struct model *m, const struct resnet *v, int64_t clas
     for (int group = 0; group < 4; group++)
         for (int i = 0; i < v->blocks[group]; i++) {
             snprintf(prefix, sizeof prefix, "layer%d.%d", group + 1, i);
-            RETURN_IF_FAILED(block(m, v, prefix, (int64_t)64 << group, i == 0 && group > 0 ? 2 : 1,
-                                   &c.layer));
+            RETURN_IF_FAILED(
+                block(m, v, prefix, (int64_t)64 << group, i == 0 && group > 0 ? 2 : 1, &c.layer));
         }
     RETURN_IF_FAILED(model_avg_pool2d(m, "avgpool", c.layer, 0, 0, 0, 1, &c.layer));
     RETURN_IF_FAILED(model_flatten(m, "flatten", c.layer, &c.layer));

@@ -61,8 +61,8 @@ enum rh_status build_mlp(const struct builder_options *options, struct model **m
         sizes[i] = item ? (int64_t)item->valuedouble : defaults[i];
         if (sizes[i] < 1 || (item && !cJSON_IsNumber(item))) {
             free(sizes);
-            return fail(RH_INVALID, "%s: mlp size %d must be a whole number from 1",
-                        options->where, i);
+            return fail(RH_INVALID, "%s: mlp size %d must be a whole number from 1", options->where,
+                        i);
         }
     }
     struct model *m = vector_model(options->name, sizes[0]);

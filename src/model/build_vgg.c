@@ -1,5 +1,6 @@
-/* VGG and AlexNet with torchvision's names ("features.0", "classifier.6") and shapes. The dropout of
- * their classifiers is left out, so the numbers in the names skip its places as torchvision's do. */
+/* VGG and AlexNet with torchvision's names ("features.0", "classifier.6") and shapes. The dropout
+ * of their classifiers is left out, so the numbers in the names skip its places as torchvision's
+ * do. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,18 +14,29 @@ struct vgg {
     int plan[24]; /* channels, POOL, END */
 };
 
-#define VGG11 {64, POOL, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END}
-#define VGG13 {64, 64, POOL, 128, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END}
+#define VGG11                                                                                      \
+    {                                                                                              \
+        64, POOL, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END                   \
+    }
+#define VGG13                                                                                      \
+    {                                                                                              \
+        64, 64, POOL, 128, 128, POOL, 256, 256, POOL, 512, 512, POOL, 512, 512, POOL, END          \
+    }
 #define VGG16                                                                                      \
-    {64, 64, POOL, 128, 128, POOL, 256, 256, 256, POOL, 512, 512, 512, POOL, 512, 512, 512, POOL, END}
+    {                                                                                              \
+        64, 64, POOL, 128, 128, POOL, 256, 256, 256, POOL, 512, 512, 512, POOL, 512, 512, 512,     \
+            POOL, END                                                                              \
+    }
 #define VGG19                                                                                      \
-    {64,  64,  POOL, 128, 128, POOL, 256, 256, 256, 256, POOL,                                     \
-     512, 512, 512,  512, POOL, 512, 512, 512, 512, POOL, END}
+    {                                                                                              \
+        64, 64, POOL, 128, 128, POOL, 256, 256, 256, 256, POOL, 512, 512, 512, 512, POOL, 512,     \
+            512, 512, 512, POOL, END                                                               \
+    }
 
 static const struct vgg variants[] = {
-    {"vgg11", false, VGG11}, {"vgg11_bn", true, VGG11}, {"vgg13", false, VGG13},
-    {"vgg13_bn", true, VGG13}, {"vgg16", false, VGG16}, {"vgg16_bn", true, VGG16},
-    {"vgg19", false, VGG19}, {"vgg19_bn", true, VGG19},
+    {"vgg11", false, VGG11},   {"vgg11_bn", true, VGG11}, {"vgg13", false, VGG13},
+    {"vgg13_bn", true, VGG13}, {"vgg16", false, VGG16},   {"vgg16_bn", true, VGG16},
+    {"vgg19", false, VGG19},   {"vgg19_bn", true, VGG19},
 };
 
 /* Members of a torch Sequential are numbered. */
@@ -57,12 +69,12 @@ static enum rh_status fill_vgg(struct model *m, const struct vgg *v, int64_t cla
     struct conv_options options = {3, 1, 1, 1, true};
     for (const int *step = v->plan; *step != END; step++) {
         if (*step == POOL) {
-            RETURN_IF_FAILED(model_max_pool2d(m, numbered(name, "features", number++), layer, 2, 2,
-                                              0, &layer));
+            RETURN_IF_FAILED(
+                model_max_pool2d(m, numbered(name, "features", number++), layer, 2, 2, 0, &layer));
             continue;
         }
-        RETURN_IF_FAILED(model_conv2d(m, numbered(name, "features", number++), layer, *step,
-                                      options, &layer));
+        RETURN_IF_FAILED(
+            model_conv2d(m, numbered(name, "features", number++), layer, *step, options, &layer));
         if (v->norm)
             RETURN_IF_FAILED(
                 model_batch_norm2d(m, numbered(name, "features", number++), layer, &layer));
@@ -116,12 +128,12 @@ static enum rh_status fill_alexnet(struct model *m, int64_t classes)
     int number = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         struct conv_options options = {steps[i].kernel, steps[i].stride, steps[i].padding, 1, true};
-        RETURN_IF_FAILED(model_conv2d(m, numbered(name, "features", number++), layer,
-                                      steps[i].out, options, &layer));
+        RETURN_IF_FAILED(model_conv2d(m, numbered(name, "features", number++), layer, steps[i].out,
+                                      options, &layer));
         RETURN_IF_FAILED(model_relu(m, numbered(name, "features", number++), layer, &layer));
         if (steps[i].pool)
-            RETURN_IF_FAILED(model_max_pool2d(m, numbered(name, "features", number++), layer, 3, 2,
-                                              0, &layer));
+            RETURN_IF_FAILED(
+                model_max_pool2d(m, numbered(name, "features", number++), layer, 3, 2, 0, &layer));
     }
     RETURN_IF_FAILED(model_avg_pool2d(m, "avgpool", layer, 0, 0, 0, 6, &layer));
     RETURN_IF_FAILED(model_flatten(m, "flatten", layer, &layer));

@@ -1,4 +1,5 @@
-/* The builders that model_from_json knows by name: one file a family, one line a name in the table. */
+/* The builders that model_from_json knows by name: one file a family, one line a name in the table.
+ */
 #ifndef REHEARSE_MODEL_BUILDERS_H
 #define REHEARSE_MODEL_BUILDERS_H
 
@@ -7,8 +8,8 @@
 /* Options of a builder, read from an experiment's `model` object. */
 struct builder_options {
     const char *name, *where;
-    int64_t image;   /* height and width of the input picture; 224 */
-    int64_t classes; /* outputs; 1000 */
+    int64_t image;      /* height and width of the input picture; 224 */
+    int64_t classes;    /* outputs; 1000 */
     const cJSON *sizes; /* mlp: layer widths, input first; NULL: the default */
 };
 

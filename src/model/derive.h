@@ -1,5 +1,5 @@
-/* Deriving the backward ops: the state of a graph under construction, shared by graph.c (forward and
- * loss) and gradient.c (one rule an op). */
+/* Deriving the backward ops: the state of a graph under construction, shared by graph.c (forward
+ * and loss) and gradient.c (one rule an op). */
 #ifndef REHEARSE_MODEL_DERIVE_H
 #define REHEARSE_MODEL_DERIVE_H
 
@@ -15,8 +15,8 @@ struct derive {
     struct graph *graph;
     const struct model *model;
     struct graph_options options;
-    int *saved_mean, *saved_invstd; /* per layer: values that batch norm keeps; -1 */
-    bool *needs_gradient;           /* per layer: it or something before it has parameters */
+    int *saved_mean, *saved_invstd;      /* per layer: values that batch norm keeps; -1 */
+    bool *needs_gradient;                /* per layer: it or something before it has parameters */
     struct contributions *contributions; /* per layer */
 };
 

@@ -1,5 +1,5 @@
-/* One rule an op: what its backward reads and gives. The input's and the weights' gradient are ops of
- * their own, so that a schedule may take them apart (zero bubble). */
+/* One rule an op: what its backward reads and gives. The input's and the weights' gradient are ops
+ * of their own, so that a schedule may take them apart (zero bubble). */
 #include <assert.h>
 
 #include "base/memory.h"
@@ -131,10 +131,14 @@ static void embedding(struct derive *d, int layer, int gradient)
 typedef void gradient_rule(struct derive *d, int layer, int gradient);
 
 static gradient_rule *const rules[OP_COUNT] = {
-    [OP_linear] = linear,         [OP_conv2d] = conv2d,
-    [OP_batch_norm2d] = batch_norm2d, [OP_relu] = relu,
-    [OP_add] = add,               [OP_max_pool2d] = max_pool2d,
-    [OP_avg_pool2d] = avg_pool2d, [OP_flatten] = flatten,
+    [OP_linear] = linear,
+    [OP_conv2d] = conv2d,
+    [OP_batch_norm2d] = batch_norm2d,
+    [OP_relu] = relu,
+    [OP_add] = add,
+    [OP_max_pool2d] = max_pool2d,
+    [OP_avg_pool2d] = avg_pool2d,
+    [OP_flatten] = flatten,
     [OP_embedding] = embedding,
 };
 

@@ -77,8 +77,7 @@ static void add_parameters(struct derive *d)
     for (int i = 0; i < m->parameter_count; i++) {
         const struct parameter *p = &m->parameters[i];
         struct tensor_type type = {DTYPE_F32, p->shape};
-        bool low = is_low(d->options.precision) &&
-                   m->layers[p->layer].op.kind != OP_batch_norm2d;
+        bool low = is_low(d->options.precision) && m->layers[p->layer].op.kind != OP_batch_norm2d;
         g->parameter_value[i] = derive_value(d, "", p->name, VALUE_PARAMETER, type, p->layer, i);
         g->parameter_gradient[i] = -1;
         g->low_parameter[i] = -1;
@@ -107,8 +106,8 @@ static void forward_batch_norm(struct derive *d, int layer, const struct op *op,
     }
     for (int i = 0; i < l->state_count; i++) {
         const struct state *state = &m->states[l->state_first + i];
-        int value = derive_value(d, "", state->name, VALUE_STATE, state->type, layer,
-                                 l->state_first + i);
+        int value =
+            derive_value(d, "", state->name, VALUE_STATE, state->type, layer, l->state_first + i);
         reads[read_count++] = value;
         if (op->norm.training)
             writes[write_count++] = value;
@@ -231,8 +230,7 @@ static enum rh_status build(struct derive *d)
 {
     struct tensor_type target;
     RETURN_IF_FAILED(check_used(d->model));
-    RETURN_IF_FAILED(
-        graph_target_type(d->model, d->options.loss, d->options.batch, &target));
+    RETURN_IF_FAILED(graph_target_type(d->model, d->options.loss, d->options.batch, &target));
     add_fed_values(d, &target);
     add_parameters(d);
     RETURN_IF_FAILED(forward(d));

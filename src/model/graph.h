@@ -23,8 +23,8 @@ struct value {
     char *name; /* "layer1.0.conv1", "grad layer1.0.conv1", parameter's name, … */
     enum value_kind kind;
     struct tensor_type type;
-    int layer;    /* that produces it (VALUE_ACTIVATION) or belongs to it; layer_count for the loss */
-    int index;    /* parameter or state; -1 elsewhere */
+    int layer; /* that produces it (VALUE_ACTIVATION) or belongs to it; layer_count for the loss */
+    int index; /* parameter or state; -1 elsewhere */
     int alias_of; /* same bytes as that earlier value under another shape (flatten); -1 elsewhere */
 };
 
@@ -39,8 +39,9 @@ struct node {
 
 /* Nodes stand in execution order: forward in layer order, loss, loss gradient, then backward in
  * reverse layer order, for each layer the input's gradient before the weights'. A sum of gradients
- * (a value with several consumers) is an `add` node of phase BACKWARD_INPUT at the producer's layer.
- * flatten has no node. A gradient that nobody needs (of the model's input) is not computed. */
+ * (a value with several consumers) is an `add` node of phase BACKWARD_INPUT at the producer's
+ * layer. flatten has no node. A gradient that nobody needs (of the model's input) is not computed.
+ */
 struct graph {
     const struct model *model; /* borrowed */
     int64_t batch;
@@ -62,13 +63,13 @@ enum loss_kind { LOSS_MSE, LOSS_CROSS_ENTROPY };
 struct graph_options {
     int64_t batch;
     enum loss_kind loss;
-    double loss_weight;    /* see op.h */
+    double loss_weight; /* see op.h */
     bool loss_sum;
-    enum dtype precision;  /* F32, TF32, BF16, F16: activations and matrix units. With BF16 and F16
-                              weights of linear and conv layers are read from their low copies,
-                              batch-norm parameters and all gradients of parameters stay fp32 */
-    bool training;         /* false: forward and loss alone, running statistics used */
-    int loss_slots;        /* elements of VALUE_LOSSES */
+    enum dtype precision; /* F32, TF32, BF16, F16: activations and matrix units. With BF16 and F16
+                             weights of linear and conv layers are read from their low copies,
+                             batch-norm parameters and all gradients of parameters stay fp32 */
+    bool training;        /* false: forward and loss alone, running statistics used */
+    int loss_slots;       /* elements of VALUE_LOSSES */
 };
 
 enum rh_status graph_new(const struct model *model, const struct graph_options *options,

@@ -16,8 +16,8 @@ void parameter_init(const struct parameter *parameter, uint64_t seed, float *val
         case INIT_ZERO: values[i] = 0; break;
         case INIT_ONE: values[i] = 1; break;
         case INIT_UNIFORM:
-            values[i] = (float)((2 * random_uniform(stream, (uint64_t)i) - 1) *
-                                parameter->init_scale);
+            values[i] =
+                (float)((2 * random_uniform(stream, (uint64_t)i) - 1) * parameter->init_scale);
             break;
         case INIT_NORMAL:
             values[i] = (float)(random_normal(stream, (uint64_t)i) * parameter->init_scale);

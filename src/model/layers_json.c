@@ -1,7 +1,8 @@
 /* Models as JSON: {"name": "net", "input": [3, 32, 32], "layers": [{"name": "c1", "op": "conv2d",
  * "out": 16, "kernel": 3, "padding": 1}, {"name": "s", "op": "add", "inputs": ["a", "b"]}, …]}.
  * `input` is one sample's shape; "index" is one whole number a sample (for an embedding). A layer
- * reads `input` (a layer's name, or "input" for the model's own), by default the layer before it. */
+ * reads `input` (a layer's name, or "input" for the model's own), by default the layer before it.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ struct reading {
     int input, second; /* what it reads */
 };
 
-static enum rh_status integer(const struct reading *r, const char *key, int64_t least, int64_t *value)
+static enum rh_status integer(const struct reading *r, const char *key, int64_t least,
+                              int64_t *value)
 {
     return json_integer(r->json, r->where, key, least, INT32_MAX, value);
 }
@@ -52,8 +54,8 @@ static enum rh_status read_conv2d(struct reading *r, int *layer)
 static enum rh_status read_max_pool2d(struct reading *r, int *layer)
 {
     int64_t kernel = 0, stride = 0, padding = 0;
-    RETURN_IF_FAILED(JSON_CHECK_KEYS(r->json, r->where, "name", "op", "input", "kernel", "stride",
-                                     "padding"));
+    RETURN_IF_FAILED(
+        JSON_CHECK_KEYS(r->json, r->where, "name", "op", "input", "kernel", "stride", "padding"));
     RETURN_IF_FAILED(json_integer_required(r->json, r->where, "kernel", 1, 1024, &kernel));
     stride = kernel;
     RETURN_IF_FAILED(integer(r, "stride", 1, &stride));
@@ -117,10 +119,14 @@ static const struct {
     const char *op;
     enum rh_status (*read)(struct reading *reading, int *layer);
 } readers[] = {
-    {"linear", read_linear},         {"conv2d", read_conv2d},
-    {"batch_norm2d", read_batch_norm2d}, {"relu", read_relu},
-    {"add", read_add},               {"max_pool2d", read_max_pool2d},
-    {"avg_pool2d", read_avg_pool2d}, {"flatten", read_flatten},
+    {"linear", read_linear},
+    {"conv2d", read_conv2d},
+    {"batch_norm2d", read_batch_norm2d},
+    {"relu", read_relu},
+    {"add", read_add},
+    {"max_pool2d", read_max_pool2d},
+    {"avg_pool2d", read_avg_pool2d},
+    {"flatten", read_flatten},
     {"embedding", read_embedding},
 };
 enum { READER_COUNT = sizeof readers / sizeof *readers };

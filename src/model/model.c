@@ -106,8 +106,7 @@ static enum rh_status finish_layer(struct model *m, int *index)
     }
     if (m->layer_count > m->output_capacity) {
         m->output_capacity = m->layer_capacity;
-        m->outputs =
-            memory_resize(m->outputs, (size_t)m->output_capacity, sizeof *m->outputs);
+        m->outputs = memory_resize(m->outputs, (size_t)m->output_capacity, sizeof *m->outputs);
     }
     m->outputs[m->layer_count - 1] = writes[0];
     *index = m->layer_count - 1;
@@ -167,12 +166,14 @@ static enum rh_status need_rank(const struct model *m, const char *name, int inp
                     name, input, m->layer_count);
     *type = model_output_type(m, input);
     if (type->shape.rank != rank)
-        return fail(RH_INVALID, "model '%s': layer '%s' wants %d dimensions with the batch; it gets %s",
+        return fail(RH_INVALID,
+                    "model '%s': layer '%s' wants %d dimensions with the batch; it gets %s",
                     m->name, name, rank, shape_text(text, &type->shape));
     return RH_OK;
 }
 
-/* torch's default for linear and conv layers: kaiming_uniform(a = sqrt 5), that is ±1/sqrt(fan_in). */
+/* torch's default for linear and conv layers: kaiming_uniform(a = sqrt 5), that is ±1/sqrt(fan_in).
+ */
 static void add_weights(struct model *m, struct layer *layer, struct shape weight, bool bias)
 {
     int64_t fan_in = shape_elements(&weight) / weight.dim[0];
@@ -204,8 +205,10 @@ enum rh_status model_conv2d(struct model *m, const char *name, int input, int64_
     int groups = o.groups ? o.groups : 1;
     RETURN_IF_FAILED(need_rank(m, name, input, 4, &type));
     if (type.shape.dim[1] % groups != 0 || out % groups != 0)
-        return fail(RH_INVALID, "model '%s': layer '%s': %lld channels in and %lld out do not divide into %d groups",
-                    m->name, name, (long long)type.shape.dim[1], (long long)out, groups);
+        return fail(
+            RH_INVALID,
+            "model '%s': layer '%s': %lld channels in and %lld out do not divide into %d groups",
+            m->name, name, (long long)type.shape.dim[1], (long long)out, groups);
     op.window.kernel_h = op.window.kernel_w = o.kernel;
     op.window.stride_h = op.window.stride_w = stride;
     op.window.padding_h = op.window.padding_w = o.padding;
@@ -233,8 +236,7 @@ enum rh_status model_batch_norm2d(struct model *m, const char *name, int input, 
     add_parameter(m, layer, "bias", channels, INIT_ZERO, 0);
     add_state(m, layer, "running_mean", values, INIT_ZERO);
     add_state(m, layer, "running_var", values, INIT_ONE);
-    add_state(m, layer, "num_batches_tracked", (struct tensor_type){.dtype = DTYPE_I64},
-              INIT_ZERO);
+    add_state(m, layer, "num_batches_tracked", (struct tensor_type){.dtype = DTYPE_I64}, INIT_ZERO);
     return finish_layer(m, index);
 }
 

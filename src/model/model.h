@@ -55,8 +55,8 @@ struct model {
 struct model *model_new(const char *name, const struct tensor_type *input);
 void model_free(struct model *model);
 
-/* Each adds a layer and gives its index (>= 0) in *layer; `input` is a layer or MODEL_INPUT. Shapes are checked
- * (the input's channel count is taken from the layers before), names must be new. */
+/* Each adds a layer and gives its index (>= 0) in *layer; `input` is a layer or MODEL_INPUT. Shapes
+ * are checked (the input's channel count is taken from the layers before), names must be new. */
 enum rh_status model_linear(struct model *m, const char *name, int input, int64_t out, bool bias,
                             int *layer);
 struct conv_options {
@@ -77,15 +77,16 @@ enum rh_status model_flatten(struct model *m, const char *name, int input, int *
 enum rh_status model_embedding(struct model *m, const char *name, int input, int64_t vocabulary,
                                int64_t width, int *layer);
 
-/* Builders by name, from an experiment's `model`: a string ("resnet50"), or an object with `name` and
- * the builder's own keys ({"name": "mlp", "sizes": [784, 512, 10]}; {"name": "resnet50", "image": 64,
- * "classes": 10}), or with `layers` and `input` (a DAG in JSON; model_json.c), or with `file` (JSON
- * of the same form, relative to the working directory). */
+/* Builders by name, from an experiment's `model`: a string ("resnet50"), or an object with `name`
+ * and the builder's own keys ({"name": "mlp", "sizes": [784, 512, 10]}; {"name": "resnet50",
+ * "image": 64, "classes": 10}), or with `layers` and `input` (a DAG in JSON; model_json.c), or with
+ * `file` (JSON of the same form, relative to the working directory). */
 enum rh_status model_from_json(const cJSON *json, const char *where, struct model **model);
 /* The builders by index, NULL after the last. */
 const char *model_builder_name(int index);
 
-/* Output type for a batch, and the type of every layer's output (types[layer_count], owned by the caller). */
+/* Output type for a batch, and the type of every layer's output (types[layer_count], owned by the
+ * caller). */
 enum rh_status model_types(const struct model *model, int64_t batch, struct tensor_type *types);
 
 /* Output type of a layer (or MODEL_INPUT) for a batch of one. */

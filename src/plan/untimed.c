@@ -34,10 +34,10 @@ struct place {
 
 struct engine_worker {
     int worker, role;
-    int *head;       /* per stream: position in its queue */
-    bool *event;     /* recorded */
-    bool *posted;    /* per instruction: its messages are posted, or it stands at its communicator */
-    int limit;       /* instructions from here on wait for a sync */
+    int *head;    /* per stream: position in its queue */
+    bool *event;  /* recorded */
+    bool *posted; /* per instruction: its messages are posted, or it stands at its communicator */
+    int limit;    /* instructions from here on wait for a sync */
 };
 
 enum { TABLE_SIZE = 4096 };
@@ -240,22 +240,28 @@ static enum rh_status agree(const struct engine *e, const struct place *p)
         const struct instruction *b = instruction_at(e, other, p->instructions[i]);
         int64_t other_bytes = collect_bytes(role_of(e, other), b);
         if (a->collect.kind != b->collect.kind || a->collect.reduce != b->collect.reduce)
-            return fail(RH_INVALID, "collectives do not match: worker %d does %s '%s', worker %d %s '%s'",
+            return fail(RH_INVALID,
+                        "collectives do not match: worker %d does %s '%s', worker %d %s '%s'",
                         first->worker, collective_name(a->collect.kind), a->name, other->worker,
                         collective_name(b->collect.kind), b->name);
         if (bytes != other_bytes)
-            return fail(RH_INVALID, "collective sizes differ: worker %d gives %lld bytes in '%s', worker %d %lld in '%s'",
+            return fail(RH_INVALID,
+                        "collective sizes differ: worker %d gives %lld bytes in '%s', worker %d "
+                        "%lld in '%s'",
                         first->worker, (long long)bytes, a->name, other->worker,
                         (long long)other_bytes, b->name);
         if (a->collect.root_coordinate != b->collect.root_coordinate ||
             a->collect.root_part != b->collect.root_part)
-            return fail(RH_INVALID, "collective roots differ: worker %d says %d in '%s', worker %d %d in '%s'",
+            return fail(RH_INVALID,
+                        "collective roots differ: worker %d says %d in '%s', worker %d %d in '%s'",
                         first->worker, a->collect.root_coordinate, a->name, other->worker,
                         b->collect.root_coordinate, b->name);
         if (a->collect.part_count != b->collect.part_count)
-            return fail(RH_INVALID, "collectives do not match: worker %d has %d parts in '%s', worker %d %d in '%s'",
-                        first->worker, a->collect.part_count, a->name, other->worker,
-                        b->collect.part_count, b->name);
+            return fail(
+                RH_INVALID,
+                "collectives do not match: worker %d has %d parts in '%s', worker %d %d in '%s'",
+                first->worker, a->collect.part_count, a->name, other->worker, b->collect.part_count,
+                b->name);
     }
     return RH_OK;
 }
@@ -281,8 +287,8 @@ static enum rh_status run_collect(const struct engine *e, const struct place *p)
         members[i] = (struct untimed_member){
             w->worker, in, &role_of(e, w)->parts[in->collect.part_first + i % parts]};
     }
-    enum rh_status status = e->hooks->collect(e->hooks->context, members, count,
-                                              root * parts + a->collect.root_part);
+    enum rh_status status =
+        e->hooks->collect(e->hooks->context, members, count, root * parts + a->collect.root_part);
     free(members);
     return status;
 }
@@ -314,8 +320,8 @@ static int peer_of(const struct engine *e, int worker, int group, struct peer pe
         axis++;
     int size = e->mesh->size[axis];
     mesh_coordinate(e->mesh, worker, coordinate);
-    coordinate[axis] = peer.relative ? ((coordinate[axis] + peer.value) % size + size) % size
-                                     : peer.value;
+    coordinate[axis] =
+        peer.relative ? ((coordinate[axis] + peer.value) % size + size) % size : peer.value;
     return mesh_worker(e->mesh, coordinate);
 }
 

@@ -25,8 +25,9 @@ struct untimed_hooks {
 };
 
 /* `mesh` is the plan's own, or a smaller one with the same axes (check.h). Rendezvous semantics: a
- * send and its receive meet; an exchange ends when all its messages have met; a collective needs all
- * members at the head. Deterministic order. Fails with RH_INVALID and the instructions that are stuck. */
+ * send and its receive meet; an exchange ends when all its messages have met; a collective needs
+ * all members at the head. Deterministic order. Fails with RH_INVALID and the instructions that are
+ * stuck. */
 enum rh_status untimed_run(const struct plan *plan, const struct mesh *mesh, int list,
                            const struct untimed_hooks *hooks);
 

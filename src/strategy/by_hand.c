@@ -56,7 +56,11 @@ static void forward(struct by_hand *h, struct writer *writer, const struct stage
                 pass_place(pass, graph->output_of[last], last_device,
                            view_narrow(output, 0, piece * h->split_size, graph->batch));
             }
+            int device = h->device_of_layer[h->part_first[part]];
+            const char *span = plan_text(h->stage.plan, "forward %d", piece);
+            stage_span(&h->stage, writer, device, span, true);
             pass_forward(pass, h->part_first[part], h->part_first[part + 1] - 1);
+            stage_span(&h->stage, writer, device, span, false);
         }
 }
 
@@ -77,7 +81,11 @@ static void backward(struct by_hand *h, struct writer *writer, struct buckets *b
                 pass->context = buckets;
             }
             writer->microbatch = h->piece_count > 1 ? piece : -1;
+            int device = h->device_of_layer[h->part_first[part]];
+            const char *span = plan_text(h->stage.plan, "backward %d", piece);
+            stage_span(&h->stage, writer, device, span, true);
             pass_backward(pass, h->part_first[part], h->part_first[part + 1] - 1);
+            stage_span(&h->stage, writer, device, span, false);
         }
 }
 

@@ -147,19 +147,29 @@ static void replicate(struct data_parallel *dp, struct writer *writer)
     free(out);
 }
 
+static void span_all(struct data_parallel *dp, const char *name, bool begin)
+{
+    for (int k = 0; k < dp->count; k++)
+        stage_span(&dp->stage, dp->replicas[k].pass.writer, k, name, begin);
+}
+
 /* One worker issues for all devices: layer by layer, so that all of them have work early. */
 static void forward(struct data_parallel *dp)
 {
+    span_all(dp, "forward", true);
     for (int layer = 0; layer < dp->whole->model->layer_count; layer++)
         for (int k = 0; k < dp->count; k++)
             pass_forward(&dp->replicas[k].pass, layer, layer);
+    span_all(dp, "forward", false);
 }
 
 static void backward(struct data_parallel *dp)
 {
+    span_all(dp, "backward", true);
     for (int layer = dp->whole->model->layer_count - 1; layer >= 0; layer--)
         for (int k = 0; k < dp->count; k++)
             pass_backward(&dp->replicas[k].pass, layer, layer);
+    span_all(dp, "backward", false);
 }
 
 /* Gathered output, loss and its gradient on device 0, and the gradient scattered again. */

@@ -47,9 +47,13 @@ static void write_list(struct ddp *ddp, const struct ddp_list *what)
         pass.context = buckets;
     }
     pass_inputs(&pass, &inputs, 0);
+    stage_span(stage, &writer, 0, "forward", true);
     pass_forward(&pass, 0, layers);
     pass_loss(&pass);
+    stage_span(stage, &writer, 0, "forward", false);
+    stage_span(stage, &writer, 0, "backward", true);
     pass_backward(&pass, 0, layers);
+    stage_span(stage, &writer, 0, "backward", false);
     if (what->sync) {
         buckets_finish(buckets);
         stage_optimizer(stage, &writer);

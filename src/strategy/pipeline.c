@@ -197,6 +197,10 @@ static void write_action(struct stage_writer *w, const struct action *action,
     wait_for_sends(w, action);
     use_received(w, action);
     w->writer.microbatch = action->microbatch;
+    const char *span =
+        plan_text(w->stage->plan, "%s %d", action->kind == ACTION_FORWARD ? "forward" : "backward",
+                  action->microbatch);
+    stage_span(w->stage, &w->writer, 0, span, true);
     if (action->kind == ACTION_FORWARD) {
         pass_forward(pass, 0, layers);
         pass_loss(pass);
@@ -207,6 +211,7 @@ static void write_action(struct stage_writer *w, const struct action *action,
         }
         pass_backward(pass, 0, layers);
     }
+    stage_span(w->stage, &w->writer, 0, span, false);
     send_results(w, action);
 }
 

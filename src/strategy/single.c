@@ -17,9 +17,13 @@ static void write_list(struct stage *stage, const char *name, bool accumulate, b
     pass_init(&pass, stage, &writer, stage->graph, -1);
     pass.accumulate = accumulate;
     pass_inputs(&pass, &inputs, 0);
+    stage_span(stage, &writer, 0, "forward", true);
     pass_forward(&pass, 0, layers);
     pass_loss(&pass);
+    stage_span(stage, &writer, 0, "forward", false);
+    stage_span(stage, &writer, 0, "backward", true);
     pass_backward(&pass, 0, layers);
+    stage_span(stage, &writer, 0, "backward", false);
     if (update)
         stage_optimizer(stage, &writer);
     pass_free(&pass);

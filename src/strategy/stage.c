@@ -369,6 +369,12 @@ void stage_inputs(struct stage *stage, struct writer *writer, struct staged_inpu
     inputs->target = bring(stage, writer, "target", stage->target, stage->target_device);
 }
 
+void stage_span(struct stage *stage, struct writer *writer, int device, const char *name,
+                bool begin)
+{
+    (begin ? write_begin : write_end)(writer, stage_compute(stage, device), name);
+}
+
 static struct op optimizer_op(const struct training *t)
 {
     struct op op = {.compute = DTYPE_F32};
@@ -416,8 +422,10 @@ void stage_optimizer(struct stage *stage, struct writer *writer)
                 reads[read_count++] = writes[write_count++] =
                     view_of(role_of(stage), stage->variance[i]);
         }
+        stage_span(stage, writer, device, "optimizer", true);
         write_compute(writer, stage_compute(stage, device), "optimizer", &op, reads, read_count,
                       writes, write_count);
+        stage_span(stage, writer, device, "optimizer", false);
     }
     free(reads);
     free(writes);

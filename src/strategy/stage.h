@@ -88,6 +88,10 @@ void pass_backward(struct pass *pass, int first_layer, int last_layer);
 /* Emits one node if its layer is here. */
 void pass_node(struct pass *pass, const struct node *node);
 
+/* Named ranges for the timeline on a device's compute stream. */
+void stage_span(struct stage *stage, struct writer *writer, int device, const char *name,
+                bool begin);
+
 /* One optimizer instruction for each device with parameters. */
 void stage_optimizer(struct stage *stage, struct writer *writer);
 
