@@ -201,6 +201,8 @@ enum rh_status numbers_run(struct numbers *n, const struct run_order *order,
 
 static enum rh_status check_buffer(const struct numbers *n, int worker, int buffer, size_t bytes)
 {
+    if (!n)
+        return fail(RH_INVALID, "the session was opened without numbers: there are no values");
     if (worker < 0 || worker >= n->areas.workers)
         return fail(RH_INVALID, "worker %d; the plan has %d", worker, n->areas.workers);
     const struct role *role = &n->plan->roles[plan_role_of(n->plan, worker)];

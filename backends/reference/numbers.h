@@ -15,6 +15,7 @@ void numbers_free(struct numbers *numbers);
  * a loss, NaN where nobody does. */
 enum rh_status numbers_run(struct numbers *numbers, const struct run_order *order,
                            const struct backend_feed *feed, double *losses);
+/* Values of a persistent buffer; `numbers` NULL is the error of a session without numbers. */
 enum rh_status numbers_write(struct numbers *numbers, int worker, int buffer, const void *data,
                              size_t bytes);
 enum rh_status numbers_read(struct numbers *numbers, int worker, int buffer, void *data,

@@ -66,21 +66,16 @@ static enum rh_status run(struct session *s, const struct run_order *order,
     return numbers_run(s->numbers, order, feed, result->losses);
 }
 
-static enum rh_status no_numbers(void)
-{
-    return fail(RH_INVALID, "the session was opened without numbers: there are no values");
-}
-
 static enum rh_status write_values(struct session *s, int worker, int buffer, const void *data,
                                    size_t bytes)
 {
-    return s->numbers ? numbers_write(s->numbers, worker, buffer, data, bytes) : no_numbers();
+    return numbers_write(s->numbers, worker, buffer, data, bytes);
 }
 
 static enum rh_status read_values(struct session *s, int worker, int buffer, void *data,
                                   size_t bytes)
 {
-    return s->numbers ? numbers_read(s->numbers, worker, buffer, data, bytes) : no_numbers();
+    return numbers_read(s->numbers, worker, buffer, data, bytes);
 }
 
 static void unload(struct session *s)

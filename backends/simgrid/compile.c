@@ -104,33 +104,6 @@ static enum rh_status cost_instructions(const struct session *s, struct compiled
     return status;
 }
 
-static void add_to_queue(struct compiled *c, int stream, int instruction, int count)
-{
-    if (!c->queue[stream])
-        c->queue[stream] = memory_new_array((size_t)count, sizeof **c->queue);
-    int *length = &c->queue_count[stream];
-    if (*length == 0 || c->queue[stream][*length - 1] != instruction)
-        c->queue[stream][(*length)++] = instruction;
-}
-
-static void fill_queues(const struct session *s, struct compiled *c)
-{
-    const struct role *role = &s->plan->roles[c->role];
-    const struct list *list = &role->lists[c->list];
-    for (int i = 0; i < list->count; i++) {
-        const struct instruction *in = &list->instructions[i];
-        if (in->kind == INSTRUCTION_COLLECT)
-            for (int p = 0; p < in->collect.part_count; p++)
-                add_to_queue(c, role->parts[in->collect.part_first + p].stream, i, list->count);
-        else if (in->kind == INSTRUCTION_EXCHANGE)
-            for (int m = 0; m < in->exchange.message_count; m++)
-                add_to_queue(c, role->messages[in->exchange.message_first + m].stream, i,
-                             list->count);
-        else if (in->kind != INSTRUCTION_SYNC)
-            add_to_queue(c, in->stream, i, list->count);
-    }
-}
-
 static bool unordered(const struct order *order, int a, int b)
 {
     return !order_before(order, a, b) && !order_before(order, b, a);
@@ -164,8 +137,8 @@ static void find_execs(struct session *s, struct compiled *c)
             bool computes = other->kind == INSTRUCTION_COMPUTE && other->stream != a &&
                             role->streams[other->stream].device == device;
             bool collects = share > 0 && touches_device(role, other, device);
-            for (int k = 0; (computes || collects) && k < c->queue_count[a]; k++) {
-                int mine = c->queue[a][k];
+            for (int k = 0; (computes || collects) && k < c->queues.count[a]; k++) {
+                int mine = c->queues.items[a][k];
                 if (list->instructions[mine].kind == INSTRUCTION_COMPUTE && !c->exec[mine] &&
                     unordered(c->order, mine, i))
                     s->any_exec = c->exec[mine] = true;
@@ -202,16 +175,13 @@ static enum rh_status compile(struct session *s, int role, int list,
                            .seconds = memory_new_array(count, sizeof *c->seconds),
                            .issue = memory_new_array(count, sizeof *c->issue),
                            .exec = memory_new_array(count, sizeof *c->exec),
-                           .queue = memory_new_array((size_t)r->stream_count, sizeof *c->queue),
-                           .queue_count =
-                               memory_new_array((size_t)r->stream_count, sizeof *c->queue_count),
                            .order = order,
                            .owns_order = !order};
     memcpy(c->models, models, devices * sizeof *models);
     if (!order)
         RETURN_IF_FAILED(order_new(s->plan, role, list, &c->order));
     RETURN_IF_FAILED(cost_instructions(s, c));
-    fill_queues(s, c);
+    queues_fill(&c->queues, r, list);
     find_execs(s, c);
     return RH_OK;
 }
@@ -288,10 +258,7 @@ void session_forget(struct session *s)
     int lists = s->plan ? s->plan->roles[0].list_count : 0;
     for (int i = 0; i < s->compiled_count; i++) {
         struct compiled *c = &s->compiled[i];
-        for (int k = 0; k < s->plan->roles[c->role].stream_count; k++)
-            free(c->queue[k]);
-        free(c->queue);
-        free(c->queue_count);
+        queues_free(&c->queues, &s->plan->roles[c->role]);
         free(c->models);
         free(c->seconds);
         free(c->issue);

@@ -1,60 +1,13 @@
 /* Who meets whom: communicators of a run, roots, peers. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "backends/simgrid/session.h"
 #include "base/memory.h"
-
-static int group_size(const struct plan *plan, const struct group *group)
-{
-    if (group->coordinate_count > 0)
-        return group->coordinate_count;
-    int size = 1;
-    for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        if (group->axes >> axis & 1)
-            size *= plan->mesh.size[axis];
-    return size;
-}
-
-/* Member `index` of the group that `worker` is in: listed coordinates, or row-major over its axes.
- */
-static int group_member(const struct plan *plan, const struct group *group, int worker, int index)
-{
-    int coordinate[MESH_MAX_AXES];
-    mesh_coordinate(&plan->mesh, worker, coordinate);
-    for (int axis = plan->mesh.axis_count - 1; axis >= 0; axis--) {
-        if (!(group->axes >> axis & 1))
-            continue;
-        if (group->coordinate_count > 0) {
-            coordinate[axis] = group->coordinates[index];
-            break;
-        }
-        coordinate[axis] = index % plan->mesh.size[axis];
-        index /= plan->mesh.size[axis];
-    }
-    return mesh_worker(&plan->mesh, coordinate);
-}
-
-static int axis_of(const struct group *group)
-{
-    int axis = 0;
-    while (!(group->axes >> axis & 1))
-        axis++;
-    return axis;
-}
+#include "plan/group.h"
 
 int session_peer(const struct session *s, int worker, int group, struct peer peer)
 {
-    const struct plan *plan = s->plan;
-    int axis = axis_of(&plan->groups[group]);
-    int coordinate[MESH_MAX_AXES];
-    int size = plan->mesh.size[axis];
-    mesh_coordinate(&plan->mesh, worker, coordinate);
-    if (peer.relative)
-        coordinate[axis] = ((coordinate[axis] + peer.value) % size + size) % size;
-    else
-        coordinate[axis] = peer.value;
-    return mesh_worker(&plan->mesh, coordinate);
+    return group_peer(&s->plan->mesh, &s->plan->groups[group], worker, peer);
 }
 
 static enum rh_status make_communicator(struct session *s, struct meeting_place *place,
@@ -80,7 +33,7 @@ enum rh_status session_place(struct session *s, int worker, int group, const cha
                              int parts, const struct instruction *in, struct meeting_place **out)
 {
     const struct group *g = &s->plan->groups[group];
-    int base = group_member(s->plan, g, worker, 0);
+    int base = group_member(&s->plan->mesh, g, worker, 0);
     for (int i = 0; i < s->place_count; i++) {
         struct meeting_place *place = &s->places[i];
         if (place->group == group && place->base == base && place->stream == stream &&
@@ -94,10 +47,10 @@ enum rh_status session_place(struct session *s, int worker, int group, const cha
                                     .stream = stream,
                                     .base = base,
                                     .parts = parts,
-                                    .worker_count = group_size(s->plan, g)};
+                                    .worker_count = group_size(&s->plan->mesh, g)};
     place->workers = memory_new_array((size_t)place->worker_count, sizeof *place->workers);
     for (int i = 0; i < place->worker_count; i++) {
-        place->workers[i] = group_member(s->plan, g, worker, i);
+        place->workers[i] = group_member(&s->plan->mesh, g, worker, i);
         place->simulated += place->workers[i] < s->simulated;
     }
     enum rh_status status = make_communicator(s, place, in);
@@ -113,11 +66,7 @@ enum rh_status session_place(struct session *s, int worker, int group, const cha
 int session_root(const struct session *s, const struct meeting_place *place,
                  const struct instruction *in)
 {
-    const struct group *g = &s->plan->groups[place->group];
-    int index = in->collect.root_coordinate;
-    for (int i = 0; i < g->coordinate_count; i++)
-        if (g->coordinates[i] == in->collect.root_coordinate)
-            index = i;
+    int index = group_root(&s->plan->groups[place->group], in->collect.root_coordinate);
     return index * place->parts + in->collect.root_part;
 }
 

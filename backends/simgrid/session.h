@@ -6,6 +6,7 @@
 #include "backends/backend.h"
 #include "backends/reference/numbers.h"
 #include "plan/order.h"
+#include "plan/queues.h"
 
 /* One list of one role on one set of device models. */
 struct compiled {
@@ -14,8 +15,7 @@ struct compiled {
     double *seconds; /* per instruction: device time of a compute, or of a copy on one device */
     double *issue;   /* per instruction: host time to issue it, eager */
     bool *exec;      /* per instruction: a compute that shares its device, or is slowed */
-    int **queue;     /* per stream: its instructions in order */
-    int *queue_count;
+    struct queues queues;
     struct order *order; /* owned by the first compiled of (role, list) */
     bool owns_order;
 };

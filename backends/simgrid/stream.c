@@ -286,8 +286,8 @@ static void stream_main(int argc, char **argv)
     for (int e = 0; e < s->sim->execution_count; e++) {
         const struct compiled *c =
             session_compiled(s->sim->session, s->worker->worker, s->sim->executions[e].list);
-        for (int k = 0; k < c->queue_count[s->stream]; k++)
-            process(s, c, c->queue[s->stream][k]);
+        for (int k = 0; k < c->queues.count[s->stream]; k++)
+            process(s, c, c->queues.items[s->stream][k]);
         join(s);
     }
     s->finished = true;
