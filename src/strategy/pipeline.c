@@ -5,14 +5,10 @@
 
 #include "base/memory.h"
 #include "strategy/by_hand.h"
+#include "strategy/crossings.h"
 #include "strategy/schedule.h"
 #include "strategy/stage.h"
 #include "strategy/table.h"
-
-/* A value that one stage makes and another reads: forward an activation, backward a gradient. */
-struct crossing {
-    int value, from, to;
-};
 
 struct pipeline {
     const struct strategy_request *request;
@@ -24,7 +20,7 @@ struct pipeline {
     int dp_group, pp_group;
     int *stage_of_layer;
     struct crossing *crossings;
-    int crossing_count, crossing_capacity;
+    int crossing_count;
 };
 
 /* Per stage, while one list is written. */
@@ -41,56 +37,14 @@ struct stage_writer {
     bool accumulate;
 };
 
-static int root_of(const struct graph *graph, int value)
-{
-    while (graph->values[value].alias_of >= 0)
-        value = graph->values[value].alias_of;
-    return value;
-}
-
-static void find_crossings(struct pipeline *p)
-{
-    const struct graph *graph = p->graph;
-    int *producer = memory_new_array((size_t)graph->value_count, sizeof *producer);
-    bool *known = memory_new_array((size_t)graph->value_count * (size_t)p->stages, sizeof *known);
-    for (int v = 0; v < graph->value_count; v++)
-        producer[v] = -1;
-    for (int i = 0; i < graph->node_count; i++) {
-        const struct node *node = &graph->nodes[i];
-        for (int k = 0; k < node->write_count; k++)
-            producer[root_of(graph, graph->operands[node->write_first + k])] =
-                p->stage_of_layer[node->layer];
-    }
-    for (int i = 0; i < graph->node_count; i++) {
-        const struct node *node = &graph->nodes[i];
-        int to = p->stage_of_layer[node->layer];
-        for (int k = 0; k < node->read_count; k++) {
-            int v = root_of(graph, graph->operands[node->read_first + k]);
-            enum value_kind kind = graph->values[v].kind;
-            if ((kind != VALUE_ACTIVATION && kind != VALUE_GRADIENT) || producer[v] == to ||
-                known[v * p->stages + to])
-                continue;
-            known[v * p->stages + to] = true;
-            *ARRAY_ADD(p->crossings, p->crossing_count, p->crossing_capacity) =
-                (struct crossing){v, producer[v], to};
-        }
-    }
-    free(producer);
-    free(known);
-}
-
-static bool is_forward(const struct crossing *c)
-{
-    return c->from < c->to;
-}
-
 /* Each directed edge has a stream of its own name at both ends, and so a communicator of its own: a
  * message never queues behind one of another edge. */
 static int edge_stream(struct stage_writer *w, const struct crossing *c)
 {
     struct role *role = &w->stage->plan->roles[w->stage->role];
-    const char *name = plan_text(w->stage->plan, "%s %d-%d",
-                                 is_forward(c) ? "activations" : "gradients", c->from, c->to);
+    const char *name =
+        plan_text(w->stage->plan, "%s %d-%d", crossing_is_forward(c) ? "activations" : "gradients",
+                  c->from, c->to);
     for (int i = 0; i < role->stream_count; i++)
         if (role->streams[i].name == name)
             return i;
@@ -130,7 +84,7 @@ static void receive_for(struct stage_writer *w, const struct action *action)
     const struct pipeline *p = w->p;
     for (int i = 0; i < p->crossing_count; i++) {
         const struct crossing *c = &p->crossings[i];
-        if (c->to != w->stage->role || is_forward(c) != (action->kind == ACTION_FORWARD))
+        if (c->to != w->stage->role || crossing_is_forward(c) != (action->kind == ACTION_FORWARD))
             continue;
         int at = i * p->microbatches + action->microbatch;
         w->landed[at] = stage_transient(&w->writer, message_name(w, c, action->microbatch), 0,
@@ -144,7 +98,7 @@ static void use_received(struct stage_writer *w, const struct action *action)
     const struct pipeline *p = w->p;
     for (int i = 0; i < p->crossing_count; i++) {
         const struct crossing *c = &p->crossings[i];
-        if (c->to != w->stage->role || is_forward(c) != (action->kind == ACTION_FORWARD))
+        if (c->to != w->stage->role || crossing_is_forward(c) != (action->kind == ACTION_FORWARD))
             continue;
         int at = i * p->microbatches + action->microbatch;
         write_wait(&w->writer, stage_compute(w->stage, 0), w->received[at]);
@@ -157,7 +111,7 @@ static void send_results(struct stage_writer *w, const struct action *action)
     const struct pipeline *p = w->p;
     for (int i = 0; i < p->crossing_count; i++) {
         const struct crossing *c = &p->crossings[i];
-        if (c->from != w->stage->role || is_forward(c) != (action->kind == ACTION_FORWARD))
+        if (c->from != w->stage->role || crossing_is_forward(c) != (action->kind == ACTION_FORWARD))
             continue;
         int at = i * p->microbatches + action->microbatch;
         w->sent[at] = exchange_one(w, c, action->microbatch, true,
@@ -174,7 +128,7 @@ static void wait_for_sends(struct stage_writer *w, const struct action *action)
         return;
     for (int i = 0; i < p->crossing_count; i++) {
         const struct crossing *c = &p->crossings[i];
-        int microbatch = is_forward(c) ? action->microbatch : action->microbatch - 2;
+        int microbatch = crossing_is_forward(c) ? action->microbatch : action->microbatch - 2;
         if (c->from != w->stage->role || microbatch < 0)
             continue;
         int event = w->sent[i * p->microbatches + microbatch];
@@ -390,7 +344,7 @@ static enum rh_status build_staged(struct pipeline *p)
         stage_graph_options(request, rows, request->training->loss_sum ? 1 : 1.0 / p->microbatches);
     RETURN_IF_FAILED(graph_new(request->model, &options, &p->graph));
     RETURN_IF_FAILED(place(p));
-    find_crossings(p);
+    p->crossing_count = crossings_find(p->graph, p->stage_of_layer, p->stages, &p->crossings);
     struct mesh mesh = {.axis_count = 2, .axis = {"dp", "pp"}, .size = {p->ranks, p->stages}};
     p->out->plan = plan_new("pipeline", &mesh, 1);
     p->dp_group = plan_add_group(p->out->plan, "dp", 1, 0, NULL);
