@@ -119,12 +119,19 @@ static void hold(const struct meeting *m, int change)
     }
 }
 
-static void inject(struct sim_stream *s, struct communicator *c, const struct collective_cost *cost)
+/* Rings that everybody feeds step by step; a broadcast's pipeline is a flow in either fidelity. */
+static bool goes_in_steps(enum collective_kind kind)
+{
+    return kind == COLLECTIVE_ALL_REDUCE || kind == COLLECTIVE_ALL_GATHER ||
+           kind == COLLECTIVE_REDUCE_SCATTER;
+}
+
+static void inject(struct sim_stream *s, struct communicator *c, enum collective_kind kind,
+                   const struct collective_cost *cost)
 {
     double longest = 0;
     struct flow *flows = memory_new_array((size_t)cost->flow_count, sizeof *flows);
-    if (s->sim->session->options.fidelity == FIDELITY_MESSAGES &&
-        strcmp(cost->algorithm, "ring") == 0) {
+    if (s->sim->session->options.fidelity == FIDELITY_MESSAGES && goes_in_steps(kind)) {
         stream_ring_messages(s, c, cost);
         free(flows);
         return;
@@ -172,7 +179,7 @@ static void run_collective(struct sim_stream *s, struct meeting *m, int index,
         hold(m, 1);
     m->end = m->start + cost.seconds;
     if (!formula) {
-        inject(s, c, &cost);
+        inject(s, c, in->collect.kind, &cost);
         m->end = simgrid_get_clock();
     }
     if (slows) {
