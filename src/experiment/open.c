@@ -135,11 +135,12 @@ enum rh_status section_cluster(struct experiment *e, const char *where)
     RETURN_IF_FAILED(
         cluster_open(e->platform, cluster, where, wanted > 0 ? wanted : 1, &e->cluster));
     if (wanted < 0 && e->cluster->node_count < -wanted) {
-        int per_node = e->cluster->nodes[0]->gpu_count;
-        cluster_free(e->cluster);
-        e->cluster = NULL;
-        RETURN_IF_FAILED(
-            cluster_open(e->platform, cluster, where, -wanted * per_node, &e->cluster));
+        struct cluster *larger = NULL; /* where the number of nodes is left open */
+        if (cluster_open(e->platform, cluster, where, -wanted * e->cluster->nodes[0]->gpu_count,
+                         &larger) == RH_OK) {
+            cluster_free(e->cluster);
+            e->cluster = larger;
+        }
     }
     if (cJSON_IsArray(devices))
         return list_devices(e, devices, where);

@@ -1,4 +1,7 @@
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "experiment/sections.h"
@@ -91,6 +94,17 @@ static enum rh_status read_optimizer(struct training *t, const cJSON *train, con
     return json_number(object, where, "weight_decay", 0, 1e6, &t->weight_decay);
 }
 
+/* What cannot be written is refused before the training, not after it. */
+static enum rh_status check_folder(const char *path, const char *where)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? text_format("%.*s", (int)(slash - path) + 1, path) : text_copy(".");
+    bool fine = access(folder, W_OK) == 0;
+    free(folder);
+    return fine ? RH_OK
+                : fail(RH_INVALID, "%s: cannot write '%s': %s", where, path, strerror(errno));
+}
+
 enum rh_status section_train(struct experiment *e, const char *where)
 {
     static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16"};
@@ -118,7 +132,7 @@ enum rh_status section_train(struct experiment *e, const char *where)
     path = NULL;
     RETURN_IF_FAILED(json_string(train, where, "save", &path));
     e->save_path = text_copy(path);
-    return RH_OK;
+    return e->save_path ? check_folder(e->save_path, where) : RH_OK;
 }
 
 enum rh_status section_data(struct experiment *e, const char *where)
