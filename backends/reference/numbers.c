@@ -177,7 +177,11 @@ static void read_losses(const struct numbers *n, int steps, double *losses)
 enum rh_status numbers_run(struct numbers *n, const struct run_order *order,
                            const struct backend_feed *feed, double *losses)
 {
-    struct untimed_hooks hooks = {n, compute, copy, collect, transfer};
+    struct untimed_hooks hooks = {.context = n,
+                                  .compute = compute,
+                                  .copy = copy,
+                                  .collect = collect,
+                                  .transfer = transfer};
     int step = 0;
     int pass = 0;
     int at = 0;

@@ -1,20 +1,7 @@
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
 #include <stdlib.h>
 
 #include "api/tensor.h"
 #include "base/memory.h"
-
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION "unknown"
-#endif
-
-const char *rh_version(void)
-{
-    return PACKAGE_VERSION;
-}
 
 static enum rh_status open_cluster(struct rh_cluster *c, const char *text, int devices)
 {

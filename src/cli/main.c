@@ -1,17 +1,9 @@
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/backend.h"
+#include "api/api.h"
 #include "base/text.h"
 #include "cli/cli.h"
-
-#ifndef PACKAGE_VERSION
-#define PACKAGE_VERSION "unknown"
-#endif
 
 static const struct command *const commands[] = {
     &command_run, &command_compare, &command_plan, &command_platform, &command_published,
@@ -60,21 +52,6 @@ static enum rh_status print_help(const char *name)
     return RH_OK;
 }
 
-static enum rh_status print_version(void)
-{
-    int count = 0;
-    const struct backend *const *backends = backend_all(&count);
-    printf("rehearse %s\n", PACKAGE_VERSION);
-    for (int i = 0; i < count; i++) {
-        char version[128] = "";
-        if (backends[i]->probe(version) == RH_OK)
-            printf("  %-10s %s\n", backends[i]->name, version);
-        else
-            printf("  %-10s not available: %s\n", backends[i]->name, fail_message());
-    }
-    return RH_OK;
-}
-
 static enum rh_status dispatch(int argc, char **argv)
 {
     if (argc < 2) {
@@ -84,8 +61,10 @@ static enum rh_status dispatch(int argc, char **argv)
     const char *name = argv[1];
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return print_help(argc > 2 ? argv[2] : NULL);
-    if (strcmp(name, "--version") == 0)
-        return print_version();
+    if (strcmp(name, "--version") == 0) {
+        api_print_version(stdout);
+        return RH_OK;
+    }
     const struct command *command = find_command(name);
     if (!command)
         return unknown_command(name);

@@ -7,6 +7,7 @@
 
 /* An exchange that has posted its messages and waits for the other halves. */
 struct exchange {
+    struct exchange *next; /* all of the run: freed with the engine */
     struct engine_worker *worker;
     int instruction, left;
 };
@@ -46,6 +47,7 @@ struct engine {
     int list, worker_count;
     struct engine_worker *workers;
     struct queues *queues; /* per role */
+    struct exchange *exchanges;
     struct mail *mails[TABLE_SIZE];
     struct place *places[TABLE_SIZE];
     int *work; /* ring of worker * streams + stream to look at */

@@ -138,10 +138,8 @@ enum rh_status engine_arrive(struct engine *e, struct engine_worker *w, int inde
 
 static void finish_exchange(struct engine *e, struct exchange *x)
 {
-    if (--x->left > 0)
-        return;
-    engine_pop(e, x->worker, x->instruction);
-    free(x);
+    if (--x->left == 0)
+        engine_pop(e, x->worker, x->instruction);
 }
 
 static enum rh_status meet(struct engine *e, const struct mail *mine, const struct mail *other)
@@ -168,7 +166,8 @@ enum rh_status engine_post(struct engine *e, struct engine_worker *w, int index)
         return RH_OK;
     w->posted[index] = true;
     struct exchange *x = memory_new(sizeof *x);
-    *x = (struct exchange){w, index, in->exchange.message_count + 1};
+    *x = (struct exchange){e->exchanges, w, index, in->exchange.message_count + 1};
+    e->exchanges = x;
     for (int i = 0; i < in->exchange.message_count; i++) {
         const struct message *m = &role->messages[in->exchange.message_first + i];
         int peer = group_peer(e->mesh, &e->plan->groups[in->exchange.group], w->worker, m->peer);
@@ -203,11 +202,14 @@ enum rh_status engine_post(struct engine *e, struct engine_worker *w, int index)
 
 void engine_free_meetings(struct engine *e)
 {
+    while (e->exchanges) {
+        struct exchange *next = e->exchanges->next;
+        free(e->exchanges);
+        e->exchanges = next;
+    }
     for (int i = 0; i < TABLE_SIZE; i++) {
         while (e->mails[i]) {
             struct mail *next = e->mails[i]->next;
-            if (--e->mails[i]->exchange->left == 0)
-                free(e->mails[i]->exchange);
             free(e->mails[i]);
             e->mails[i] = next;
         }

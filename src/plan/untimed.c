@@ -110,6 +110,8 @@ static enum rh_status look(struct engine *e, struct engine_worker *w, int stream
                 RETURN_IF_FAILED(h->copy(h->context, w->worker, in));
             break;
         case INSTRUCTION_RECORD:
+            if (h && h->mark)
+                RETURN_IF_FAILED(h->mark(h->context, w->worker, in));
             w->event[in->event] = true;
             pass_syncs(e, w);
             push_all(e, w);
@@ -117,6 +119,8 @@ static enum rh_status look(struct engine *e, struct engine_worker *w, int stream
         case INSTRUCTION_WAIT:
             if (!w->event[in->event])
                 return RH_OK;
+            if (h && h->mark)
+                RETURN_IF_FAILED(h->mark(h->context, w->worker, in));
             break;
         case INSTRUCTION_COLLECT: {
             int head = w->head[stream];
@@ -132,7 +136,10 @@ static enum rh_status look(struct engine *e, struct engine_worker *w, int stream
                 return RH_OK;
             continue;
         }
-        default: break;
+        default:
+            if (h && h->mark)
+                RETURN_IF_FAILED(h->mark(h->context, w->worker, in));
+            break;
         }
         w->head[stream]++;
     }

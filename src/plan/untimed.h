@@ -13,11 +13,14 @@ struct untimed_member {
     const struct part *part;
 };
 
-/* Each may be NULL. A status other than RH_OK ends the run with it. */
+/* Each may be NULL. A status other than RH_OK ends the run with it. The order of the calls is one in
+ * which the instructions may be issued: what an instruction waits for was called before it. */
 struct untimed_hooks {
     void *context;
     enum rh_status (*compute)(void *context, int worker, const struct instruction *instruction);
     enum rh_status (*copy)(void *context, int worker, const struct instruction *instruction);
+    enum rh_status (*mark)(void *context, int worker, const struct instruction *instruction);
+    /* ^ RECORD, WAIT, BEGIN, END */
     enum rh_status (*collect)(void *context, const struct untimed_member *members, int count,
                               int root); /* root: member index */
     enum rh_status (*transfer)(void *context, int from_worker, int from_view, int to_worker,

@@ -1,5 +1,6 @@
-/* bench_ring NETWORK RANKS BYTES QUARTERS flows|messages: a ring all-reduce on a pure network, cut into
- * QUARTERS that run one after another; prints the simulated seconds. */
+/* bench_ring NETWORK RANKS BYTES QUARTERS flows|messages [FACTOR]: a ring all-reduce on a pure
+ * network, cut into QUARTERS that run one after another; prints the simulated seconds (times
+ * FACTOR). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static enum rh_status run(char **argv)
     enum rh_status status = run_plan(&options, plan, &result);
     double launch = cluster_device_model(cluster, 0)->launch_seconds;
     if (status == RH_OK)
-        printf("%.9g\n", result.step_seconds[0] - launch);
+        printf("%.9g\n", (result.step_seconds[0] - launch) * (argv[6] ? atof(argv[6]) : 1));
     result_free(&result);
     plan_free(plan);
     cluster_free(cluster);
@@ -84,8 +85,8 @@ static enum rh_status run(char **argv)
 
 int main(int argc, char **argv)
 {
-    if (argc != 6) {
-        fprintf(stderr, "usage: bench_ring NETWORK RANKS BYTES QUARTERS flows|messages\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr, "usage: bench_ring NETWORK RANKS BYTES QUARTERS flows|messages [FACTOR]\n");
         return RH_INVALID;
     }
     enum rh_status status = run(argv);

@@ -1,0 +1,1 @@
+rehearse rum experiments/seeds/toy-ddp.json 2>&1

@@ -1,0 +1,1 @@
+rehearse run nothing.json 2>&1

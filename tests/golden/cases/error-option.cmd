@@ -1,0 +1,1 @@
+rehearse run experiments/seeds/toy-ddp.json --number 2>&1

@@ -1,0 +1,1 @@
+rehearse run experiments/seeds/toy-ddp.json --set strategy=dpp 2>&1

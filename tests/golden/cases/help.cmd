@@ -1,0 +1,1 @@
+rehearse help && rehearse help run

@@ -1,0 +1,2 @@
+# The listing of a whole plan: two ranks, one bucket.
+rehearse plan experiments/seeds/toy-ddp.json

@@ -1,0 +1,1 @@
+rehearse platform show dgx-1v-32gb

@@ -1,0 +1,2 @@
+# tolerance 1e-6
+rehearse published experiments/published/pytorch-ddp.json
