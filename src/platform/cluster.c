@@ -4,7 +4,8 @@
  *   count (or nodes: N)     how many; left out: as many as the devices that are wanted need
  *   nodes                   or a list [{node, count}] of several; one `count` may be left out
  *   fabric                  {type: none|fat_tree|ring, link_bytes_per_second, latency_seconds,
- *                           leaf_nodes, rails}; left out: a fat tree at the NICs' own rates
+ *                           leaf_nodes, rails}, or the type alone as a text; left out: a fat
+ *                           tree at the NICs' own rates
  *   oversubscription        of a fat tree: a leaf's bandwidth down over its bandwidth up (1)
  *   collectives             "nccl" (default) or "links": a pure network
  *   step_seconds            of "links": endpoint time of a step */
@@ -107,37 +108,47 @@ static enum rh_status place_nodes(struct cluster *c, const char *where, struct p
     return RH_OK;
 }
 
+static const char *const fabric_types[] = {"none", "fat_tree", "ring"};
+
+/* The `fabric` key itself: {type, …}, or the type alone. */
+static enum rh_status read_fabric_key(struct cluster *c, const cJSON *fabric, const char *where,
+                                      int *type, int64_t *leaf_nodes)
+{
+    char inner[512];
+    const char *word = fabric->valuestring;
+    snprintf(inner, sizeof inner, "%s: fabric", where);
+    if (!cJSON_IsString(fabric)) {
+        RETURN_IF_FAILED(JSON_CHECK_KEYS(fabric, inner, "type", "link_bytes_per_second",
+                                         "latency_seconds", "leaf_nodes", "rails"));
+        RETURN_IF_FAILED(json_string_required(fabric, inner, "type", &word));
+    }
+    if (json_choice("type", word, fabric_types, 3, type) != RH_OK)
+        return fail_within(RH_INVALID, "%s", inner);
+    if (cJSON_IsString(fabric))
+        return RH_OK;
+    RETURN_IF_FAILED(json_number(fabric, inner, "link_bytes_per_second", 1, 1e18,
+                                 &c->private->fabric_bytes_per_second));
+    RETURN_IF_FAILED(json_number(fabric, inner, "latency_seconds", 0, 1, &c->port_latency_seconds));
+    RETURN_IF_FAILED(json_integer(fabric, inner, "leaf_nodes", 1, MOST_NODES, leaf_nodes));
+    return json_bool(fabric, inner, "rails", &c->rails);
+}
+
 static enum rh_status read_fabric(struct cluster *c, const cJSON *json, const char *where)
 {
-    static const char *const types[] = {"none", "fat_tree", "ring"};
     const cJSON *fabric = cJSON_GetObjectItemCaseSensitive(json, "fabric");
     const int ports = c->node_count ? node_port_count(c, c->nodes[0]) : 0;
     int type = c->node_count > 1 || fabric ? FABRIC_FAT_TREE : FABRIC_NONE;
     int64_t leaf_nodes = 0;
     c->rails = ports > 1;
     c->port_latency_seconds = PORT_LATENCY;
-    if (fabric) {
-        char inner[512];
-        const char *word = NULL;
-        snprintf(inner, sizeof inner, "%s: fabric", where);
-        RETURN_IF_FAILED(JSON_CHECK_KEYS(fabric, inner, "type", "link_bytes_per_second",
-                                         "latency_seconds", "leaf_nodes", "rails"));
-        RETURN_IF_FAILED(json_string_required(fabric, inner, "type", &word));
-        if (json_choice("type", word, types, 3, &type) != RH_OK)
-            return fail_within(RH_INVALID, "%s", inner);
-        RETURN_IF_FAILED(json_number(fabric, inner, "link_bytes_per_second", 1, 1e18,
-                                     &c->private->fabric_bytes_per_second));
-        RETURN_IF_FAILED(
-            json_number(fabric, inner, "latency_seconds", 0, 1, &c->port_latency_seconds));
-        RETURN_IF_FAILED(json_integer(fabric, inner, "leaf_nodes", 1, MOST_NODES, &leaf_nodes));
-        RETURN_IF_FAILED(json_bool(fabric, inner, "rails", &c->rails));
-    }
+    if (fabric)
+        RETURN_IF_FAILED(read_fabric_key(c, fabric, where, &type, &leaf_nodes));
     c->oversubscription = 1;
     RETURN_IF_FAILED(json_number(json, where, "oversubscription", 1, 1e6, &c->oversubscription));
     if (c->oversubscription > 1 && type != FABRIC_FAT_TREE && (fabric || c->node_count > 1))
         return fail(RH_INVALID,
                     "%s: 'oversubscription' is %g, but the fabric is '%s', not a fat tree", where,
-                    c->oversubscription, types[type]);
+                    c->oversubscription, fabric_types[type]);
     if (!leaf_nodes)
         leaf_nodes =
             c->rails || ports < 2 ? DEFAULT_LEAF_PORTS : (DEFAULT_LEAF_PORTS + ports - 1) / ports;

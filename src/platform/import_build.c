@@ -202,6 +202,7 @@ static enum rh_status add_nvlinks(struct xml_topology *t)
 static char *describe_source(const struct import *import, const struct xml_topology *t)
 {
     const char *slash = strrchr(import->path, '/');
+    bool rates_missing = false;
     struct text text = {0};
     text_add(&text, "NCCL topology file %s, with NCCL 2.28's bandwidths.",
              slash ? slash + 1 : import->path);
@@ -211,6 +212,15 @@ static char *describe_source(const struct import *import, const struct xml_topol
         text_add(&text, t->device->nvlink_count >= 12 && t->gpu_count >= 3
                             ? " NVLinks are not in the file; NVSwitch is assumed."
                             : " NVLinks are not in the file, and none are assumed.");
+    if (t->by_place)
+        text_add(&text,
+                 " PCI classes are not in the file: of each CPU, as many functions as the CPU "
+                 "with the fewest has are taken for GPUs, and what is left for NICs.");
+    for (int i = 0; i < t->nic_count; i++)
+        rates_missing |= !t->nics[i].net;
+    if (rates_missing)
+        text_add(&text,
+                 " The NICs' speed is not in the file; that of systems with such GPUs is assumed.");
     return text.data;
 }
 

@@ -130,6 +130,7 @@ static enum rh_status collect_bare(struct xml_topology *t, const xmlNode *root)
         if (xml_is(cpu, "cpu") && (fewest < 0 || count < fewest))
             fewest = count;
     }
+    t->by_place = true;
     for (const xmlNode *cpu = root->children; cpu; cpu = cpu->next) {
         int seen = 0;
         if (!xml_is(cpu, "cpu"))

@@ -23,6 +23,7 @@ struct xml_nic {
 struct xml_topology {
     struct node_record *node;
     bool is_static; /* no <gpu>: a cloud's file for NCCL_TOPO_FILE, GPUs by PCI class */
+    bool by_place;  /* static, without PCI classes: GPUs and NICs told apart by their order */
     bool guessed;
     const struct device_model *device;
     struct xml_gpu *gpus;

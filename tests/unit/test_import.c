@@ -283,6 +283,14 @@ static void test_facts(void)
     CU_ASSERT_EQUAL(find_link(node, "gpu0", "plx0")->bytes_per_second, 24e9);
     node = import_shared(p, "nccl-topo/aws-p4d-24xl-topo.xml", "a100-sxm4-40gb");
     CU_ASSERT_EQUAL(find_link(node, "gpu7", "plx3")->bytes_per_second, 12e9); /* 8 GT/s */
+    CU_ASSERT_PTR_NULL(strstr(node->source, "PCI classes"));
+    UNIT_ASSERT_CONTAINS(node->source, "NICs' speed is not in the file");
+    node = import_shared(p, "nccl-topo/aws-g5.48xl-topo.xml", "a40");
+    UNIT_ASSERT_CONTAINS(node->source, "PCI classes are not in the file");
+    CU_ASSERT_PTR_NOT_NULL(find_link(node, "nic0", "cpu1"));
+    CU_ASSERT_PTR_NOT_NULL(find_link(node, "gpu3", "cpu0"));
+    node = import_shared(p, "nccl-topo/dump-proteus-dgx1_v100_2ib-8gpu.xml", NULL);
+    CU_ASSERT_PTR_NULL(strstr(node->source, "NICs' speed"));
     node = import_shared(p, "nvidia-smi-topo/p2p_r_2xl4_cns.txt", "rtx-4090");
     cJSON *json = node_to_json(node);
     CU_ASSERT_TRUE(cJSON_IsFalse(cJSON_GetObjectItem(json, "peer_access")));

@@ -109,7 +109,9 @@ static void test_devices(void)
     CU_ASSERT_EQUAL(v100->flops_per_second[DTYPE_F16], 125e12);
     CU_ASSERT_EQUAL(v100->flops_per_second[DTYPE_BF16], 0);
     CU_ASSERT_EQUAL(v100->flops_per_second[DTYPE_TF32], 0);
-    CU_ASSERT_EQUAL(v100->memory_bytes, 32.0 * (1 << 30));
+    CU_ASSERT_EQUAL(v100->memory_bytes, 32510.0 * (1 << 20));
+    CU_ASSERT_EQUAL_FATAL(platform_device(p, "h200-sxm-141gb", &again), RH_OK);
+    CU_ASSERT_EQUAL(again->memory_bytes, 143771.0 * (1 << 20)); /* as the driver lists it */
     CU_ASSERT_EQUAL(v100->nvlink_count * v100->nvlink_bytes_per_second, 120e9);
     CU_ASSERT_EQUAL(v100->collective_compute_share, 0.15);
     CU_ASSERT_EQUAL(v100->bucket_tensor_seconds, 0);
@@ -196,6 +198,18 @@ static void test_network_routes(void)
     CU_ASSERT_PTR_EQUAL(r.links, again.links); /* kept */
     cluster_free(c);
 
+    /* the imported matrix lists mlx5_2 first, on the other socket; GPU 0's PIX is mlx5_0 */
+    c = must_open(p, "'dgx1v-pytorch-ddp-2'", 16);
+    static const char *const nearest[] = {"mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1",
+                                          "mlx5_2", "mlx5_2", "mlx5_3", "mlx5_3"};
+    for (int gpu = 0; gpu < 8; gpu++) {
+        char name[32];
+        snprintf(name, sizeof name, "n0.%s.out", nearest[gpu]);
+        r = must_route(c, gpu, gpu + 8, 1);
+        CU_ASSERT_STRING_EQUAL(cluster_link(c, r.links[2])->name, name);
+    }
+    cluster_free(c);
+
     /* two NICs are equally near to both GPUs of a switch of a DGX A100: each takes its own */
     c = must_open(p, "'dgx-a100-40gb'", 16);
     for (int gpu = 0; gpu < 8; gpu++) {
@@ -229,6 +243,13 @@ static void test_oversubscription(void)
     CU_ASSERT_EQUAL(c->port_bytes_per_second, 12e9);
     r = must_route(c, 0, 15, 0);
     CU_ASSERT_EQUAL(r.bytes_per_second, 2 * 12e9 / 8);
+    cluster_free(c);
+    /* the type alone; a ring of nodes */
+    c = must_open(p, "{'node':'dgx-1v-32gb','nodes':3,'fabric':'ring'}", 0);
+    CU_ASSERT_EQUAL(c->fabric, FABRIC_RING);
+    r = must_route(c, 0, 16, 0); /* node 2 is node 0's neighbour: one hop */
+    CU_ASSERT_EQUAL(r.count, 5);
+    CU_ASSERT_EQUAL(r.bytes_per_second, 12e9);
     cluster_free(c);
     /* a slower fabric than the NICs */
     c = must_open(p,
@@ -376,6 +397,8 @@ static void test_refusals(void)
     refuses(p, "{'node':'dgx-1v-32gb','node_count':2}", 8, "unknown key 'node_count'");
     refuses(p, "{'node':'dgx-1v-32gb','oversubscripton':2}", 8, "did you mean 'oversubscription'");
     refuses(p, "{'node':'dgx-1v-32gb','fabric':{'type':'fattree'}}", 8, "did you mean 'fat_tree'");
+    refuses(p, "{'node':'dgx-1v-32gb','fabric':'fat-tree'}", 8, "did you mean 'fat_tree'");
+    refuses(p, "{'node':'dgx-1v-32gb','fabric':7}", 8, "an object is expected");
     refuses(p, "{'node':'dgx-1v-32gb','nodes':2,'fabric':{'type':'none'}}", 8,
             "2 nodes are asked for; without a fabric there is 1");
     refuses(p, "{'node':'network-endpoint','nodes':2}", 1, "has no NIC");
