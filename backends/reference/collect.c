@@ -52,6 +52,26 @@ static void accumulate(const struct side *from, enum reduce_op op, char *sum)
         to[i] = op == REDUCE_SUM ? to[i] + x[i] : (float)combine(op, to[i], x[i]);
 }
 
+/* What can be computed, and whether the root has what it needs: other roles may leave out a side,
+ * so that only here it is known who the root is. */
+static enum rh_status check(const struct collective *c, const struct untimed_member *root)
+{
+    enum collective_kind kind = c->in->collect.kind;
+    bool reduces = kind == COLLECTIVE_ALL_REDUCE || kind == COLLECTIVE_REDUCE ||
+                   kind == COLLECTIVE_REDUCE_SCATTER;
+    enum dtype dtype = c->send[0].type.dtype;
+    if (reduces && dtype != DTYPE_F32 && dtype != DTYPE_TF32 && dtype != DTYPE_I64)
+        return fail(RH_INVALID, "'%s': no numbers of %s in '%s': the host reduces fp32 and int64",
+                    c->in->name, collective_name(kind), dtype_name(dtype));
+    if (kind == COLLECTIVE_BROADCAST && !c->send[c->root].data)
+        return fail(RH_INVALID, "'%s': worker %d is the root of a broadcast and sends nothing",
+                    root->instruction->name, root->worker);
+    if (kind == COLLECTIVE_REDUCE && !c->receive[c->root].data)
+        return fail(RH_INVALID, "'%s': worker %d is the root of a reduce and receives nothing",
+                    root->instruction->name, root->worker);
+    return RH_OK;
+}
+
 /* The reduction of all sends, in rank order. */
 static char *reduce(const struct collective *c)
 {
@@ -131,13 +151,14 @@ enum rh_status collect_values(const struct areas *areas, const struct untimed_me
         c.send[i] = side_of(areas, &members[i], members[i].part->send);
         c.receive[i] = side_of(areas, &members[i], members[i].part->receive);
     }
-    enum rh_status status = RH_OK;
-    switch (c.in->collect.kind) {
-    case COLLECTIVE_BROADCAST: status = broadcast(&c); break;
-    case COLLECTIVE_ALL_GATHER:
-    case COLLECTIVE_ALL_TO_ALL: status = exchange(&c); break;
-    default: status = reduction(&c); break;
-    }
+    enum rh_status status = check(&c, &members[root]);
+    if (status == RH_OK)
+        switch (c.in->collect.kind) {
+        case COLLECTIVE_BROADCAST: status = broadcast(&c); break;
+        case COLLECTIVE_ALL_GATHER:
+        case COLLECTIVE_ALL_TO_ALL: status = exchange(&c); break;
+        default: status = reduction(&c); break;
+        }
     free(c.send);
     free(c.receive);
     return status;

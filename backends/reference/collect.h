@@ -5,7 +5,8 @@
 #include "backends/reference/memory.h"
 #include "plan/untimed.h"
 
-/* Members in rank order; reductions go through them in that order. fp32 and int64. */
+/* Members in rank order; reductions go through them in that order, in fp32 or int64. RH_INVALID for
+ * a reduction of another type, or a root that sends (broadcast) or receives (reduce) nothing. */
 enum rh_status collect_values(const struct areas *areas, const struct untimed_member *members,
                               int count, int root);
 

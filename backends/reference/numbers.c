@@ -1,5 +1,6 @@
 #include "backends/reference/numbers.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,13 +123,13 @@ static enum rh_status copy(void *context, int worker, const struct instruction *
     return move(n, worker, &role->views[in->copy.from], worker, &role->views[in->copy.to]);
 }
 
-static enum rh_status transfer(void *context, int from_worker, int from_view, int to_worker,
-                               int to_view)
+static enum rh_status transfer(void *context, const struct untimed_end *from,
+                               const struct untimed_end *to)
 {
     struct numbers *n = context;
-    const struct role *from = &n->plan->roles[plan_role_of(n->plan, from_worker)];
-    const struct role *to = &n->plan->roles[plan_role_of(n->plan, to_worker)];
-    return move(n, from_worker, &from->views[from_view], to_worker, &to->views[to_view]);
+    const struct role *source = &n->plan->roles[plan_role_of(n->plan, from->worker)];
+    const struct role *target = &n->plan->roles[plan_role_of(n->plan, to->worker)];
+    return move(n, from->worker, &source->views[from->view], to->worker, &target->views[to->view]);
 }
 
 static enum rh_status collect(void *context, const struct untimed_member *members, int count,
@@ -157,6 +158,22 @@ static enum rh_status feed_all(struct numbers *n, const struct backend_feed *fee
     return RH_OK;
 }
 
+/* Every step has its slot: a buffer that is too short would be read beyond its end. */
+static enum rh_status check_losses(const struct numbers *n, int steps)
+{
+    for (int r = 0; r < n->plan->role_count; r++) {
+        const struct role *role = &n->plan->roles[r];
+        for (int b = 0; b < role->buffer_count; b++) {
+            const struct buffer *buffer = &role->buffers[b];
+            int64_t slots = shape_elements(&buffer->type.shape);
+            if (buffer->use == USE_LOSSES && slots < steps)
+                return fail(RH_INVALID, "buffer '%s' of role '%s' holds %lld losses; %d steps run",
+                            buffer->name, role->name, (long long)slots, steps);
+        }
+    }
+    return RH_OK;
+}
+
 static void read_losses(const struct numbers *n, int steps, double *losses)
 {
     for (int step = 0; step < steps; step++) {
@@ -177,14 +194,13 @@ static void read_losses(const struct numbers *n, int steps, double *losses)
 enum rh_status numbers_run(struct numbers *n, const struct run_order *order,
                            const struct backend_feed *feed, double *losses)
 {
-    struct untimed_hooks hooks = {.context = n,
-                                  .compute = compute,
-                                  .copy = copy,
-                                  .collect = collect,
-                                  .transfer = transfer};
+    struct untimed_hooks hooks = {
+        .context = n, .compute = compute, .copy = copy, .collect = collect, .transfer = transfer};
     int step = 0;
     int pass = 0;
     int at = 0;
+    assert(order->loop_first < order->count && order->entries[order->count - 1].ends_step);
+    RETURN_IF_FAILED(check_losses(n, order->steps));
     while (step < order->steps) {
         const struct run_entry *entry = &order->entries[at];
         for (int k = 0; k < entry->repeat && step < order->steps; k++) {

@@ -12,7 +12,7 @@ enum rh_status numbers_new(const struct backend_options *options, const struct p
                            struct numbers **out);
 void numbers_free(struct numbers *numbers);
 /* Runs the order's lists; `feed` may be NULL. losses[order->steps]: mean over the workers that take
- * a loss, NaN where nobody does. */
+ * a loss, NaN where nobody does; RH_INVALID if a buffer of losses has fewer slots than steps. */
 enum rh_status numbers_run(struct numbers *numbers, const struct run_order *order,
                            const struct backend_feed *feed, double *losses);
 /* Values of a persistent buffer; `numbers` NULL is the error of a session without numbers. */

@@ -15,7 +15,7 @@ struct exchange {
 /* Half a message, in a hash table until the other half comes. */
 struct mail {
     const char *stream, *name; /* interned: the pointers tell */
-    int group, from, to, view;
+    int group, from, to, view, stream_index;
     bool send;
     struct exchange *exchange;
     struct mail *next;
@@ -64,6 +64,14 @@ static inline const struct instruction *engine_instruction(const struct engine *
                                                            const struct engine_worker *w, int index)
 {
     return &engine_role(e, w)->lists[e->list].instructions[index];
+}
+
+/* The worker's number in the plan's mesh; the check may run on a smaller one. */
+static inline int engine_number(const struct engine *e, const struct engine_worker *w)
+{
+    int coordinate[MESH_MAX_AXES];
+    mesh_coordinate(e->mesh, w->worker, coordinate);
+    return mesh_worker(&e->plan->mesh, coordinate);
 }
 
 /* Whether an instruction stands at the head of all queues that it occupies; taking it off them. */

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "plan/describe.h"
 #include "plan/engine.h"
 #include "plan/group.h"
 
@@ -11,6 +12,33 @@ static size_t slot_of(const void *a, const void *b, int c, int d)
 {
     uintptr_t parts[4] = {(uintptr_t)a, (uintptr_t)b, (uintptr_t)c, (uintptr_t)d};
     return (size_t)(text_hash(parts, sizeof parts) % TABLE_SIZE);
+}
+
+/* All roles share the plan's groups: a worker may name one that it is not in, or one with
+ * coordinates that the mesh does not have. */
+static enum rh_status check_member(const struct engine *e, const struct engine_worker *w,
+                                   const struct instruction *in)
+{
+    const struct group *g = &e->plan->groups[in->collect.group];
+    int coordinate[MESH_MAX_AXES];
+    bool member = false;
+    int axis = 0;
+    if (g->coordinate_count == 0)
+        return RH_OK;
+    while (!(g->axes >> axis & 1))
+        axis++;
+    mesh_coordinate(e->mesh, w->worker, coordinate);
+    for (int i = 0; i < g->coordinate_count; i++) {
+        if (g->coordinates[i] < 0 || g->coordinates[i] >= e->mesh->size[axis])
+            return fail(RH_INVALID, "bad group '%s' of '%s': coordinate %d, axis '%s' has %d",
+                        g->name, in->name, g->coordinates[i], e->mesh->axis[axis],
+                        e->mesh->size[axis]);
+        member = member || g->coordinates[i] == coordinate[axis];
+    }
+    if (!member)
+        return fail(RH_INVALID, "'%s' is for group '%s': coordinate %d of axis '%s' is not in it",
+                    in->name, g->name, coordinate[axis], e->mesh->axis[axis]);
+    return RH_OK;
 }
 
 static struct place *find_place(struct engine *e, const struct engine_worker *w,
@@ -38,57 +66,74 @@ static struct place *find_place(struct engine *e, const struct engine_worker *w,
     return p;
 }
 
-static int64_t view_bytes(const struct role *role, int view)
-{
-    return view >= 0 ? (int64_t)type_bytes(&role->views[view].type) : 0;
-}
+/* One member of a collective, with what all must agree on: the larger of what it gives and gets. */
+struct side {
+    int worker;
+    const struct instruction *in;
+    enum dtype dtype;
+    size_t bytes;
+};
 
-/* What all members must agree on: bytes of the larger side, per kind. */
-static int64_t collect_bytes(const struct role *role, const struct instruction *in)
+static struct side side_of(const struct engine *e, const struct place *p, int i)
 {
-    int64_t most = 0;
-    for (int i = 0; i < in->collect.part_count; i++) {
-        const struct part *p = &role->parts[in->collect.part_first + i];
-        int64_t send = view_bytes(role, p->send);
-        int64_t receive = view_bytes(role, p->receive);
-        most = send > most ? send : most;
-        most = receive > most ? receive : most;
+    const struct engine_worker *w = &e->workers[p->workers[i]];
+    const struct role *role = engine_role(e, w);
+    struct side side = {.worker = engine_number(e, w),
+                        .in = engine_instruction(e, w, p->instructions[i])};
+    for (int k = 0; k < 2 * side.in->collect.part_count; k++) {
+        const struct part *part = &role->parts[side.in->collect.part_first + k / 2];
+        int view = k % 2 ? part->receive : part->send;
+        if (view < 0)
+            continue;
+        const struct tensor_type *type = &role->views[view].type;
+        side.dtype = type->dtype;
+        if (type_bytes(type) > side.bytes)
+            side.bytes = type_bytes(type);
     }
-    return most;
+    return side;
 }
 
-static enum rh_status agree(const struct engine *e, const struct place *p)
+static enum rh_status differ(const struct side *a, const struct side *b, const char *what, int of_a,
+                             int of_b)
 {
-    const struct engine_worker *first = &e->workers[p->workers[0]];
-    const struct instruction *a = engine_instruction(e, first, p->instructions[0]);
-    int64_t bytes = collect_bytes(engine_role(e, first), a);
+    return fail(RH_INVALID, "collective %s differ: worker %d has %d in '%s', worker %d %d in '%s'",
+                what, a->worker, of_a, a->in->name, b->worker, of_b, b->in->name);
+}
+
+static enum rh_status agree(const struct side *a, const struct side *b)
+{
+    const struct instruction *x = a->in;
+    const struct instruction *y = b->in;
+    if (x->collect.kind != y->collect.kind || x->collect.reduce != y->collect.reduce)
+        return fail(RH_INVALID,
+                    "collectives do not match: worker %d does %s (%s) '%s', worker %d %s (%s) '%s'",
+                    a->worker, collective_name(x->collect.kind), reduce_name(x->collect.reduce),
+                    x->name, b->worker, collective_name(y->collect.kind),
+                    reduce_name(y->collect.reduce), y->name);
+    if (x->collect.part_count != y->collect.part_count)
+        return differ(a, b, "parts", x->collect.part_count, y->collect.part_count);
+    if (a->bytes != b->bytes)
+        return fail(RH_INVALID,
+                    "collective sizes differ: worker %d gives %zu bytes in '%s', worker %d %zu in "
+                    "'%s'",
+                    a->worker, a->bytes, x->name, b->worker, b->bytes, y->name);
+    if (a->dtype != b->dtype)
+        return fail(
+            RH_INVALID, "collective types differ: worker %d has %s in '%s', worker %d %s in '%s'",
+            a->worker, dtype_name(a->dtype), x->name, b->worker, dtype_name(b->dtype), y->name);
+    if (x->collect.root_coordinate != y->collect.root_coordinate)
+        return differ(a, b, "roots", x->collect.root_coordinate, y->collect.root_coordinate);
+    if (x->collect.root_part != y->collect.root_part)
+        return differ(a, b, "root parts", x->collect.root_part, y->collect.root_part);
+    return RH_OK;
+}
+
+static enum rh_status agree_all(const struct engine *e, const struct place *p)
+{
+    struct side first = side_of(e, p, 0);
     for (int i = 1; i < p->worker_count; i++) {
-        const struct engine_worker *other = &e->workers[p->workers[i]];
-        const struct instruction *b = engine_instruction(e, other, p->instructions[i]);
-        int64_t other_bytes = collect_bytes(engine_role(e, other), b);
-        if (a->collect.kind != b->collect.kind || a->collect.reduce != b->collect.reduce)
-            return fail(RH_INVALID,
-                        "collectives do not match: worker %d does %s '%s', worker %d %s '%s'",
-                        first->worker, collective_name(a->collect.kind), a->name, other->worker,
-                        collective_name(b->collect.kind), b->name);
-        if (bytes != other_bytes)
-            return fail(RH_INVALID,
-                        "collective sizes differ: worker %d gives %lld bytes in '%s', worker %d "
-                        "%lld in '%s'",
-                        first->worker, (long long)bytes, a->name, other->worker,
-                        (long long)other_bytes, b->name);
-        if (a->collect.root_coordinate != b->collect.root_coordinate ||
-            a->collect.root_part != b->collect.root_part)
-            return fail(RH_INVALID,
-                        "collective roots differ: worker %d says %d in '%s', worker %d %d in '%s'",
-                        first->worker, a->collect.root_coordinate, a->name, other->worker,
-                        b->collect.root_coordinate, b->name);
-        if (a->collect.part_count != b->collect.part_count)
-            return fail(
-                RH_INVALID,
-                "collectives do not match: worker %d has %d parts in '%s', worker %d %d in '%s'",
-                first->worker, a->collect.part_count, a->name, other->worker, b->collect.part_count,
-                b->name);
+        struct side other = side_of(e, p, i);
+        RETURN_IF_FAILED(agree(&first, &other));
     }
     return RH_OK;
 }
@@ -100,7 +145,7 @@ static enum rh_status run_collect(const struct engine *e, const struct place *p)
     const struct group *g = &e->plan->groups[p->group];
     int parts = a->collect.part_count;
     int root = group_root(g, a->collect.root_coordinate);
-    RETURN_IF_FAILED(agree(e, p));
+    RETURN_IF_FAILED(agree_all(e, p));
     if (!e->hooks || !e->hooks->collect)
         return RH_OK;
     int count = p->worker_count * parts;
@@ -122,6 +167,7 @@ enum rh_status engine_arrive(struct engine *e, struct engine_worker *w, int inde
     const struct instruction *in = engine_instruction(e, w, index);
     if (w->posted[index] || !engine_at_all_heads(e, w, index))
         return RH_OK;
+    RETURN_IF_FAILED(check_member(e, w, in));
     struct place *p = find_place(e, w, in);
     w->posted[index] = true;
     for (int i = 0; i < p->worker_count; i++)
@@ -148,14 +194,22 @@ static enum rh_status meet(struct engine *e, const struct mail *mine, const stru
     const struct mail *to = mine->send ? other : mine;
     const struct engine_worker *a = &e->workers[from->from];
     const struct engine_worker *b = &e->workers[to->to];
-    int64_t sent = view_bytes(engine_role(e, a), from->view);
-    int64_t expected = view_bytes(engine_role(e, b), to->view);
+    const struct tensor_type *gives = &engine_role(e, a)->views[from->view].type;
+    const struct tensor_type *wants = &engine_role(e, b)->views[to->view].type;
+    size_t sent = type_bytes(gives);
+    size_t expected = type_bytes(wants);
     if (sent != expected)
-        return fail(RH_INVALID, "message '%s': worker %d sends %lld bytes, worker %d receives %lld",
-                    mine->name, from->from, (long long)sent, to->to, (long long)expected);
+        return fail(RH_INVALID, "message '%s': worker %d sends %zu bytes, worker %d receives %zu",
+                    mine->name, engine_number(e, a), sent, engine_number(e, b), expected);
+    if (gives->dtype != wants->dtype)
+        return fail(RH_INVALID, "message '%s': worker %d sends %s, worker %d receives %s",
+                    mine->name, engine_number(e, a), dtype_name(gives->dtype), engine_number(e, b),
+                    dtype_name(wants->dtype));
     if (!e->hooks || !e->hooks->transfer)
         return RH_OK;
-    return e->hooks->transfer(e->hooks->context, from->from, from->view, to->to, to->view);
+    struct untimed_end sender = {from->from, from->view, from->stream_index};
+    struct untimed_end receiver = {to->to, to->view, to->stream_index};
+    return e->hooks->transfer(e->hooks->context, &sender, &receiver);
 }
 
 enum rh_status engine_post(struct engine *e, struct engine_worker *w, int index)
@@ -177,6 +231,7 @@ enum rh_status engine_post(struct engine *e, struct engine_worker *w, int index)
                             .from = m->send ? w->worker : peer,
                             .to = m->send ? peer : w->worker,
                             .view = m->view,
+                            .stream_index = m->stream,
                             .send = m->send,
                             .exchange = x};
         struct mail **at = &e->mails[slot_of(mine.stream, mine.name, mine.from, mine.to)];

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "plan/access.h"
 #include "plan/engine.h"
 
 static void push(struct engine *e, const struct engine_worker *w, int stream)
@@ -45,50 +46,27 @@ static void pass_syncs(struct engine *e, struct engine_worker *w)
         push_all(e, w);
 }
 
-/* Calls visit for each distinct stream that an instruction occupies. */
-static int streams_of(const struct role *role, const struct instruction *in, int *streams)
-{
-    int count = 0;
-    int most = in->kind == INSTRUCTION_COLLECT    ? in->collect.part_count
-               : in->kind == INSTRUCTION_EXCHANGE ? in->exchange.message_count
-                                                  : 1;
-    for (int i = 0; i < most; i++) {
-        int stream = in->kind == INSTRUCTION_COLLECT
-                         ? role->parts[in->collect.part_first + i].stream
-                     : in->kind == INSTRUCTION_EXCHANGE
-                         ? role->messages[in->exchange.message_first + i].stream
-                         : in->stream;
-        bool known = false;
-        for (int k = 0; k < count && !known; k++)
-            known = streams[k] == stream;
-        if (!known)
-            streams[count++] = stream;
-    }
-    return count;
-}
-
+/* A stream that is named more than once is popped once: then another instruction is at its head. */
 void engine_pop(struct engine *e, struct engine_worker *w, int index)
 {
     const struct role *role = engine_role(e, w);
-    int *streams = memory_new_array((size_t)role->stream_count, sizeof *streams);
-    int count = streams_of(role, engine_instruction(e, w, index), streams);
-    for (int i = 0; i < count; i++) {
-        w->head[streams[i]]++;
-        push(e, w, streams[i]);
+    const struct instruction *in = engine_instruction(e, w, index);
+    for (int i = 0; i < access_stream_count(in); i++) {
+        int stream = access_stream(role, in, i);
+        if (head_of(e, w, stream) != index)
+            continue;
+        w->head[stream]++;
+        push(e, w, stream);
     }
-    free(streams);
 }
 
 bool engine_at_all_heads(const struct engine *e, const struct engine_worker *w, int index)
 {
-    const struct role *role = engine_role(e, w);
-    int *streams = memory_new_array((size_t)role->stream_count, sizeof *streams);
-    int count = streams_of(role, engine_instruction(e, w, index), streams);
-    bool all = true;
-    for (int i = 0; i < count && all; i++)
-        all = head_of(e, w, streams[i]) == index;
-    free(streams);
-    return all;
+    const struct instruction *in = engine_instruction(e, w, index);
+    for (int i = 0; i < access_stream_count(in); i++)
+        if (head_of(e, w, access_stream(engine_role(e, w), in, i)) != index)
+            return false;
+    return true;
 }
 
 /* Looks at one stream until it can go no further. */
@@ -145,29 +123,56 @@ static enum rh_status look(struct engine *e, struct engine_worker *w, int stream
     }
 }
 
+enum { MOST_NAMED = 4 };
+
+/* Whether an earlier stream of the worker has the same instruction at its head. */
+static bool named_before(const struct engine *e, const struct engine_worker *w, int stream)
+{
+    for (int s = 0; s < stream; s++)
+        if (head_of(e, w, s) == head_of(e, w, stream))
+            return true;
+    return false;
+}
+
+static bool meets(const struct instruction *in)
+{
+    return in->kind == INSTRUCTION_COLLECT || in->kind == INSTRUCTION_EXCHANGE;
+}
+
+/* The heads of a worker's queues that meet others, or those that wait for events of its own. A sync
+ * stands in no queue. Counts all, names the first few. */
+static void name_heads(const struct engine *e, const struct engine_worker *w, bool meetings,
+                       struct text *text, int *count)
+{
+    const struct role *role = engine_role(e, w);
+    for (int s = 0; s <= role->stream_count; s++) {
+        bool is_sync = s == role->stream_count;
+        int index = is_sync ? w->limit : head_of(e, w, s);
+        if (index < 0 || (is_sync && index >= role->lists[e->list].count))
+            continue;
+        const struct instruction *in = engine_instruction(e, w, index);
+        if (meets(in) != meetings || (!is_sync && named_before(e, w, s)) ||
+            (*count)++ >= MOST_NAMED)
+            continue;
+        text_add(text, "%s worker %d waits at '%s' (%s%s%s%s)", *count > 1 ? "," : "",
+                 engine_number(e, w), meetings ? in->name : role->events[in->event],
+                 instruction_kind_name(in->kind), is_sync ? "" : " on '",
+                 is_sync ? "" : role->streams[s].name, is_sync ? "" : "'");
+    }
+}
+
+/* Meetings first: who waits for an event mostly waits for one of these. */
 static enum rh_status stalled(const struct engine *e)
 {
     struct text text = {0};
-    int named = 0;
-    for (int i = 0; i < e->worker_count; i++) {
-        const struct engine_worker *w = &e->workers[i];
-        const struct role *role = engine_role(e, w);
-        for (int s = 0; s < role->stream_count; s++) {
-            const struct queues *q = &e->queues[w->role];
-            if (w->head[s] >= q->count[s] || named >= 4)
-                continue;
-            const struct instruction *in = engine_instruction(e, w, q->items[s][w->head[s]]);
-            const char *what = in->kind == INSTRUCTION_WAIT || in->kind == INSTRUCTION_RECORD
-                                   ? role->events[in->event]
-                                   : in->name;
-            text_add(&text, "%s worker %d waits at '%s' (%s on '%s')", named++ ? "," : "",
-                     w->worker, what ? what : "?", instruction_kind_name(in->kind),
-                     role->streams[s].name);
-        }
-    }
-    if (named == 0)
+    int count = 0;
+    for (int meetings = 1; meetings >= 0; meetings--)
+        for (int i = 0; i < e->worker_count; i++)
+            name_heads(e, &e->workers[i], meetings, &text, &count);
+    if (count == 0)
         return RH_OK;
-    fail(RH_INVALID, "deadlock in list '%s':%s", e->plan->roles[0].lists[e->list].name, text.data);
+    fail(RH_INVALID, "deadlock in list '%s':%s%s", e->plan->roles[0].lists[e->list].name, text.data,
+         count > MOST_NAMED ? ", …" : "");
     free(text.data);
     return RH_INVALID;
 }

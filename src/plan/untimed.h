@@ -13,6 +13,11 @@ struct untimed_member {
     const struct part *part;
 };
 
+/* One end of a message: view and stream of the worker's role. */
+struct untimed_end {
+    int worker, view, stream;
+};
+
 /* Each may be NULL. A status other than RH_OK ends the run with it. The order of the calls is one in
  * which the instructions may be issued: what an instruction waits for was called before it. */
 struct untimed_hooks {
@@ -23,8 +28,8 @@ struct untimed_hooks {
     /* ^ RECORD, WAIT, BEGIN, END */
     enum rh_status (*collect)(void *context, const struct untimed_member *members, int count,
                               int root); /* root: member index */
-    enum rh_status (*transfer)(void *context, int from_worker, int from_view, int to_worker,
-                               int to_view); /* one message; views of the workers' roles */
+    enum rh_status (*transfer)(void *context, const struct untimed_end *from,
+                               const struct untimed_end *to); /* one message */
 };
 
 /* `mesh` is the plan's own, or a smaller one with the same axes (check.h). Rendezvous semantics: a

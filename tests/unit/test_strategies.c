@@ -23,6 +23,19 @@ static const char conv_model[] =
     "{\"name\":\"f\",\"op\":\"flatten\"},"
     "{\"name\":\"fc\",\"op\":\"linear\",\"out\":5}]}";
 
+static const char norm_model[] =
+    "{\"name\":\"norm\",\"input\":[2,8,8],\"layers\":["
+    "{\"name\":\"c1\",\"op\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1},"
+    "{\"name\":\"n1\",\"op\":\"batch_norm2d\"},"
+    "{\"name\":\"r1\",\"op\":\"relu\"},"
+    "{\"name\":\"c2\",\"op\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1},"
+    "{\"name\":\"n2\",\"op\":\"batch_norm2d\"},"
+    "{\"name\":\"s\",\"op\":\"add\",\"inputs\":[\"n2\",\"r1\"]},"
+    "{\"name\":\"r2\",\"op\":\"relu\"},"
+    "{\"name\":\"p\",\"op\":\"avg_pool2d\",\"output\":1},"
+    "{\"name\":\"f\",\"op\":\"flatten\"},"
+    "{\"name\":\"fc\",\"op\":\"linear\",\"out\":5}]}";
+
 struct subject {
     const char *name, *model, *loss;
     int64_t batch;
@@ -60,19 +73,22 @@ static bool losses_of(const struct subject *s, const char *rest, double losses[S
     return fine;
 }
 
+static void one_like_single(const struct subject *subject, const char *rest)
+{
+    double expected[STEPS];
+    double losses[STEPS];
+    CU_ASSERT_TRUE_FATAL(losses_of(subject, "},\"devices\":1,\"strategy\":\"single\"", expected));
+    bool ran = losses_of(subject, rest, losses);
+    CU_ASSERT_TRUE(ran);
+    CU_ASSERT_TRUE(expected[STEPS - 1] != expected[0]);
+    for (int k = 0; ran && k < STEPS; k++)
+        UNIT_ASSERT_NEAR(losses[k], expected[k], 1e-6);
+}
+
 static void like_single(const char *rest)
 {
-    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
-        double expected[STEPS];
-        double losses[STEPS];
-        CU_ASSERT_TRUE_FATAL(
-            losses_of(&subjects[i], "},\"devices\":1,\"strategy\":\"single\"", expected));
-        bool ran = losses_of(&subjects[i], rest, losses);
-        CU_ASSERT_TRUE(ran);
-        CU_ASSERT_TRUE(expected[STEPS - 1] != expected[0]);
-        for (int k = 0; ran && k < STEPS; k++)
-            UNIT_ASSERT_NEAR(losses[k], expected[k], 1e-6);
-    }
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        one_like_single(&subjects[i], rest);
 }
 
 static void data_parallel(void)
@@ -159,6 +175,50 @@ static void pipeline_by_schedule(void)
                 "\"microbatches\":2}");
     like_single("},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"schedule\":\"1f1b\","
                 "\"microbatches\":12}");
+}
+
+/* Warm-ups of different lengths, stages that both receive and send. The toy has 3 layers. */
+static void pipelines_of_more_stages(void)
+{
+    static const char *const schedules[] = {"gpipe", "1f1b"};
+    static const int microbatches[] = {4, 6, 8};
+    for (size_t i = 1; i < sizeof subjects / sizeof *subjects; i++) {
+        int most = i == 2 ? 2 : 4; /* embedding-linear has 2 layers */
+        for (int stages = 2; stages <= most; stages++)
+            for (int s = 0; s < 2; s++)
+                for (int m = 0; m < 3; m++) {
+                    char *rest = text_format("},\"devices\":%d,\"strategy\":{\"type\":\"pipeline\","
+                                             "\"schedule\":\"%s\",\"microbatches\":%d}",
+                                             stages, schedules[s], microbatches[m]);
+                    one_like_single(&subjects[i], rest);
+                    free(rest);
+                }
+    }
+}
+
+/* Statistics are those of the rows that one device sees: whole batches give the same, wherever the
+ * layers lie; shares of a batch do not (torch-semantics.md, batch norm). */
+static void batch_norm(void)
+{
+    static const struct subject norm = {"norm", norm_model, "cross_entropy", 24};
+    static const char *const whole[] = {
+        "},\"devices\":1,\"strategy\":\"data_parallel\"",
+        "},\"devices\":1,\"strategy\":\"ddp\"",
+        "},\"devices\":2,\"strategy\":\"model_parallel\"",
+        "},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"split_size\":24}",
+    };
+    double expected[STEPS];
+    double replicas[STEPS];
+    double ranks[STEPS];
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        one_like_single(&norm, whole[i]);
+    CU_ASSERT_TRUE_FATAL(losses_of(&norm, "},\"devices\":1,\"strategy\":\"single\"", expected));
+    CU_ASSERT_TRUE_FATAL(
+        losses_of(&norm, "},\"devices\":4,\"strategy\":\"data_parallel\"", replicas));
+    CU_ASSERT_TRUE_FATAL(losses_of(&norm, "},\"devices\":4,\"strategy\":\"ddp\"", ranks));
+    CU_ASSERT_TRUE(ranks[0] != expected[0]);
+    for (int k = 0; k < STEPS; k++)
+        UNIT_ASSERT_NEAR(ranks[k], replicas[k], 1e-6); /* the same shares of the same batch */
 }
 
 static void ddp_over_pipelines(void)
@@ -254,6 +314,8 @@ int main(void)
         {"embedding on the host", embedding_on_the_host, NULL},
         {"pipeline by hand", pipeline_by_hand, NULL},
         {"pipeline by schedule", pipeline_by_schedule, NULL},
+        {"pipelines of more stages", pipelines_of_more_stages, NULL},
+        {"batch norm", batch_norm, NULL},
         {"DDP over pipelines", ddp_over_pipelines, NULL},
         {"bucket assignment", bucket_assignment, NULL},
         {"schedules", schedules, NULL},
