@@ -31,10 +31,11 @@ static const char *const settings[] = {
     "--cfg=network/latency-factor:1",
     "--cfg=network/bandwidth-factor:1",
     "--cfg=network/weight-S:0",
+    "--cfg=network/optim:Full",
 };
 static const char settings_text[] =
     "SimGrid CM02, TCP-gamma 0, crosstraffic 0, weight-S 0, latency "
-    "and bandwidth factors 1";
+    "and bandwidth factors 1, optim Full; latency is paid after a flow";
 
 /* What the child sends first; the arrays follow. */
 struct header {

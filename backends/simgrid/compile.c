@@ -125,12 +125,22 @@ static bool touches_device(const struct role *role, const struct instruction *in
 
 /* Computes that share their device with another compute stream, or run beside a collective that
  * takes a share of it, become SimGrid executions; all others are sums on a clock. */
+/* Several workers on one node share its host's cores. */
+static bool host_is_shared(const struct session *s)
+{
+    int gpus = s->plan->roles[0].gpus;
+    return s->options.cluster->nodes[0]->gpu_count > gpus && s->workers > 1;
+}
+
 static void find_execs(struct session *s, struct compiled *c)
 {
     const struct role *role = &s->plan->roles[c->role];
     const struct list *list = &role->lists[c->list];
     for (int a = 0; a < role->stream_count; a++) {
         int device = role->streams[a].device;
+        for (int k = 0; device == role->gpus && host_is_shared(s) && k < c->queues.count[a]; k++)
+            if (list->instructions[c->queues.items[a][k]].kind == INSTRUCTION_COMPUTE)
+                s->any_exec = c->exec[c->queues.items[a][k]] = true;
         double share = c->models[device]->collective_compute_share;
         for (int i = 0; i < list->count; i++) {
             const struct instruction *other = &list->instructions[i];

@@ -16,7 +16,7 @@ struct batch {
 struct one_flow {
     struct batch *batch;
     sg_mailbox_t mailbox;
-    double bytes;
+    double bytes, arrived;
 };
 
 static sg_host_t host_of(const struct sim *sim, int device, int channel)
@@ -55,6 +55,7 @@ static void receive_main(int argc, char **argv)
     (void)argc;
     (void)argv;
     sg_mailbox_get(flow->mailbox);
+    flow->arrived = simgrid_get_clock();
     one_left(flow->batch);
 }
 
@@ -64,18 +65,34 @@ static void wait_for(struct batch *batch)
         sg_sem_acquire(batch->stream->wake);
 }
 
-void stream_flows(struct sim_stream *s, const struct flow *flows, int count)
+/* CM02 shares a link in inverse proportion to latency: so links have none, and it is paid after. */
+static double route_latency(const struct sim *sim, const struct flow *flow)
+{
+    struct route route;
+    bool known = !sim->session->options.cluster->native_path && flow->from != flow->to &&
+                 cluster_route(sim->session->options.cluster, flow->from, flow->to, flow->channel,
+                               &route) == RH_OK;
+    return known ? route.latency_seconds : 0;
+}
+
+void stream_flows(struct sim_stream *s, struct flow *flows, int count)
 {
     struct batch batch = {s, count, count == 0};
     struct one_flow *each = memory_new_array((size_t)count, sizeof *each);
     for (int i = 0; i < count; i++) {
         char name[64];
         snprintf(name, sizeof name, "flow %p", (void *)&each[i]);
-        each[i] = (struct one_flow){&batch, sg_mailbox_by_name(name), flows[i].bytes};
+        each[i] = (struct one_flow){&batch, sg_mailbox_by_name(name), flows[i].bytes, 0};
         spawn("send", host_of(s->sim, flows[i].from, flows[i].channel), send_main, &each[i]);
         spawn("receive", host_of(s->sim, flows[i].to, flows[i].channel), receive_main, &each[i]);
     }
     wait_for(&batch);
+    double end = simgrid_get_clock();
+    for (int i = 0; i < count; i++) {
+        flows[i].end_seconds = each[i].arrived + route_latency(s->sim, &flows[i]);
+        end = flows[i].end_seconds > end ? flows[i].end_seconds : end;
+    }
+    sim_sleep_until(end);
     free(each);
 }
 
@@ -102,30 +119,12 @@ static void ring_main(int argc, char **argv)
     one_left(m->batch);
 }
 
-/* Latency of one step beyond what the links have themselves. */
-static double extra_latency(const struct sim *sim, const struct communicator *c,
-                            const struct collective_cost *cost)
-{
-    double longest = 0;
-    for (int i = 0; i < cost->flow_count; i++) {
-        struct route route;
-        if (sim->session->options.cluster->native_path ||
-            cluster_route(
-                sim->session->options.cluster, communicator_device(c, cost->flows[i].from),
-                communicator_device(c, cost->flows[i].to), cost->flows[i].channel, &route) != RH_OK)
-            break;
-        longest = route.latency_seconds > longest ? route.latency_seconds : longest;
-    }
-    double extra = cost->step_latency_seconds - longest;
-    return extra > 1e-12 ? extra : 0;
-}
-
 void stream_ring_messages(struct sim_stream *s, struct communicator *c,
                           const struct collective_cost *cost)
 {
     struct batch batch = {s, cost->flow_count, cost->flow_count == 0};
     struct ring_member *members = memory_new_array((size_t)cost->flow_count, sizeof *members);
-    double extra = extra_latency(s->sim, c, cost);
+    double extra = s->sim->session->options.cluster->native_path ? 0 : cost->step_latency_seconds;
     for (int i = 0; i < cost->flow_count; i++) {
         const struct collective_flow *flow = &cost->flows[i];
         char mine[64];

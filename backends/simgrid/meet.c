@@ -22,7 +22,7 @@ struct mail {
     const char *stream, *name; /* interned */
     int group, from, to, execution;
     struct sim_stream *poster;
-    double posted, end;
+    double posted, start, end;
     bool exclusive, done;
 };
 
@@ -103,20 +103,22 @@ static void forget_meeting(struct meetings *meetings, struct meeting *m)
     free(m);
 }
 
-/* A collective takes a share of each member's device while it runs. */
-static void hold(const struct meeting *m, int change)
+/* What NCCL runs takes a share of its devices. */
+static void hold(struct sim *sim, int device, int change)
 {
-    struct sim *sim = m->members[0]->sim;
-    for (int i = 0; i < m->expected; i++) {
-        int device = m->members[i]->device;
-        int before = sim->collectives[device];
-        sim->collectives[device] += change;
-        bool changes = (before > 0) != (sim->collectives[device] > 0);
-        double share =
-            cluster_device_model(sim->session->options.cluster, device)->collective_compute_share;
-        if (changes && share > 0 && !sim->session->options.cluster->native_path)
-            sg_host_set_pstate(sim->hosts[device], sim->collectives[device] > 0);
-    }
+    int before = sim->collectives[device];
+    sim->collectives[device] += change;
+    bool changes = (before > 0) != (sim->collectives[device] > 0);
+    double share =
+        cluster_device_model(sim->session->options.cluster, device)->collective_compute_share;
+    if (changes && share > 0 && !sim->session->options.cluster->native_path)
+        sg_host_set_pstate(sim->hosts[device], sim->collectives[device] > 0);
+}
+
+static void hold_members(const struct meeting *m, int change)
+{
+    for (int i = 0; i < m->expected; i++)
+        hold(m->members[i]->sim, m->members[i]->device, change);
 }
 
 /* Rings that everybody feeds step by step; a broadcast's pipeline is a flow in either fidelity. */
@@ -139,7 +141,7 @@ static void inject(struct sim_stream *s, struct communicator *c, enum collective
     for (int i = 0; i < cost->flow_count; i++) {
         const struct collective_flow *flow = &cost->flows[i];
         flows[i] = (struct flow){communicator_device(c, flow->from),
-                                 communicator_device(c, flow->to), flow->channel, flow->bytes};
+                                 communicator_device(c, flow->to), flow->channel, flow->bytes, 0};
         struct route route;
         if (!s->sim->session->options.cluster->native_path &&
             cluster_route(s->sim->session->options.cluster, flows[i].from, flows[i].to,
@@ -176,7 +178,7 @@ static void run_collective(struct sim_stream *s, struct meeting *m, int index,
     if (slows || !formula)
         sim_sleep_until(m->start);
     if (slows)
-        hold(m, 1);
+        hold_members(m, 1);
     m->end = m->start + cost.seconds;
     if (!formula) {
         inject(s, c, in->collect.kind, &cost);
@@ -184,7 +186,7 @@ static void run_collective(struct sim_stream *s, struct meeting *m, int index,
     }
     if (slows) {
         sim_sleep_until(m->end);
-        hold(m, -1);
+        hold_members(m, -1);
     }
     for (int k = 0; k < LINK_CLASS_COUNT && sim_counts(sim, s->worker); k++)
         sim->link_class_bytes[k] += cost.link_class_bytes[k];
@@ -257,7 +259,7 @@ static void match(struct sim_stream *s, struct matched *match, struct mail *mail
     int from = mail->from == s->worker->worker ? s->device : mail->poster->device;
     int to = mail->from == s->worker->worker ? mail->poster->device : s->device;
     *match = (struct matched){.mail = mail,
-                              .flow = {from, to, 0, bytes},
+                              .flow = {from, to, 0, bytes, 0},
                               .start = s->clock > mail->posted ? s->clock : mail->posted,
                               .formula = exclusive && mail->exclusive};
     if (cluster->native_path)
@@ -269,31 +271,44 @@ static void match(struct sim_stream *s, struct matched *match, struct mail *mail
     sim_count_route(s->sim, s, from, to, bytes);
 }
 
+/* Brings matched messages to their end: those that have their links to themselves by formula, the
+ * others as flows that start together. Compute beside them is slowed as by a collective. */
 static double complete(struct sim_stream *s, struct matched *matches, int count)
 {
     struct flow *flows = memory_new_array((size_t)count, sizeof *flows);
     double start = s->clock;
     double end = s->clock;
     int flow_count = 0;
+    bool slows = s->sim->session->any_exec;
     for (int i = 0; i < count; i++) {
-        if (!matches[i].formula) {
-            double ready = matches[i].start + matches[i].start_up;
-            start = ready > start ? ready : start;
+        double ready = matches[i].start + (matches[i].formula ? 0 : matches[i].start_up);
+        start = ready > start ? ready : start;
+        if (!matches[i].formula)
             flows[flow_count++] = matches[i].flow;
-        }
     }
-    if (flow_count) {
+    if (count && (flow_count || slows))
         sim_sleep_until(start);
-        stream_flows(s, flows, flow_count);
+    for (int i = 0; i < count && slows; i++) {
+        hold(s->sim, matches[i].flow.from, 1);
+        hold(s->sim, matches[i].flow.to, 1);
     }
+    stream_flows(s, flows, flow_count);
+    for (int i = 0, flow = 0; i < count; i++) {
+        struct mail *mail = matches[i].mail;
+        mail->start = matches[i].start;
+        mail->end =
+            matches[i].formula ? matches[i].start + matches[i].seconds : flows[flow++].end_seconds;
+        end = mail->end > end ? mail->end : end;
+    }
+    if (count && slows)
+        sim_sleep_until(end);
     for (int i = 0; i < count; i++) {
         struct mail *mail = matches[i].mail;
-        mail->end =
-            matches[i].formula ? matches[i].start + matches[i].seconds : simgrid_get_clock();
+        hold(s->sim, matches[i].flow.from, slows ? -1 : 0);
+        hold(s->sim, matches[i].flow.to, slows ? -1 : 0);
         mail->done = true;
-        end = mail->end > end ? mail->end : end;
-        sim_add_span(s->sim, s, mail->name, WORK_COMMUNICATION, -1, matches[i].start, mail->end,
-                     true, false);
+        sim_add_span(s->sim, s, mail->name, WORK_COMMUNICATION, -1, mail->start, mail->end, true,
+                     false);
         sg_sem_release(mail->poster->wake);
     }
     free(flows);
@@ -341,6 +356,8 @@ void stream_exchange(struct sim_stream *s, int index, const struct instruction *
         while (!posted[i]->done)
             sg_sem_acquire(s->wake);
         end = posted[i]->end > end ? posted[i]->end : end;
+        sim_add_span(s->sim, s, posted[i]->name, WORK_COMMUNICATION, -1, posted[i]->start,
+                     posted[i]->end, true, false);
         forget_mail(meetings, posted[i]);
     }
     s->clock = end > s->clock ? end : s->clock;

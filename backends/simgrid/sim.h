@@ -113,9 +113,10 @@ struct flow {
     int from, to; /* global devices */
     int channel;
     double bytes;
+    double end_seconds; /* set when it has arrived */
 };
 /* Injects flows now and blocks the stream until all have arrived. */
-void stream_flows(struct sim_stream *stream, const struct flow *flows, int count);
+void stream_flows(struct sim_stream *stream, struct flow *flows, int count);
 /* Every step of a ring as a communication of its own. */
 void stream_ring_messages(struct sim_stream *stream, struct communicator *communicator,
                           const struct collective_cost *cost);

@@ -88,16 +88,23 @@ static double wait_issued(struct sim_stream *s, int index)
     return s->worker->issue[index];
 }
 
+/* What a node of a graph costs on the device before its work begins. */
+static double node_seconds(const struct sim_stream *s, const struct compiled *c)
+{
+    const struct role *role = &s->sim->session->plan->roles[s->worker->role];
+    return s->sim->session->options.launch == LAUNCH_GRAPH
+               ? c->models[role->streams[s->stream].device]->graph_node_seconds
+               : 0;
+}
+
 static void compute(struct sim_stream *s, const struct compiled *c, int index,
                     const struct instruction *in)
 {
     const struct role *role = &s->sim->session->plan->roles[s->worker->role];
     const struct session *session = s->sim->session;
     double issued = wait_issued(s, index);
-    double seconds = c->seconds[index];
+    double seconds = c->seconds[index] + node_seconds(s, c);
     bool on_host = role->streams[s->stream].device == role->gpus;
-    if (session->options.launch == LAUNCH_GRAPH)
-        seconds += c->models[role->streams[s->stream].device]->graph_node_seconds;
     if (c->exec[index]) {
         if (issued > s->pending_start + s->pending_seconds)
             stream_flush(s); /* the stream idles for want of a launch */
@@ -149,7 +156,7 @@ static void copy(struct sim_stream *s, const struct compiled *c, int index,
     double bytes = (double)type_bytes(&view->type);
     double issued = wait_issued(s, index);
     stream_flush(s);
-    double start = s->clock > issued ? s->clock : issued;
+    double start = (s->clock > issued ? s->clock : issued) + node_seconds(s, c);
     if (from == to) {
         s->clock = start + c->seconds[index];
         sim_add_span(sim, s, in->name, in->work, in->microbatch, start, s->clock, false, false);
@@ -164,7 +171,7 @@ static void copy(struct sim_stream *s, const struct compiled *c, int index,
     if (session->exclusive[s->worker->worker * lists + s->worker->issue_list][index]) {
         s->clock = start + seconds;
     } else {
-        struct flow flow = {from, to, 0, bytes};
+        struct flow flow = {from, to, 0, bytes, 0};
         double start_up = cluster_device_model(session->options.cluster, from)->copy_seconds;
         sim_sleep_until(start + start_up);
         stream_flows(s, &flow, 1);
@@ -229,7 +236,7 @@ static void process(struct sim_stream *s, const struct compiled *c, int index)
     case INSTRUCTION_EXCHANGE: {
         double issued = wait_issued(s, index);
         stream_flush(s);
-        s->clock = issued > s->clock ? issued : s->clock;
+        s->clock = (issued > s->clock ? issued : s->clock) + node_seconds(s, c);
         if (in->kind == INSTRUCTION_COLLECT)
             stream_collect(s, index, in);
         else

@@ -160,8 +160,8 @@ static enum rh_status write_links(const struct sim *sim, const struct pairs *pai
             if (written[route.links[k]])
                 continue;
             written[route.links[k]] = true;
-            fprintf(file, "<link id=\"l%d\" bandwidth=\"%.17gBps\" latency=\"%.17gs\"/>\n",
-                    route.links[k], link->bytes_per_second, link->latency_seconds);
+            fprintf(file, "<link id=\"l%d\" bandwidth=\"%.17gBps\" latency=\"0s\"/>\n",
+                    route.links[k], link->bytes_per_second);
         }
     }
     free(written);

@@ -443,6 +443,95 @@ static void bad_native_platforms(void)
     }
 }
 
+/* Workers of one node share its host: two that compute there take twice as long. */
+static void workers_share_the_host(void)
+{
+    double seconds[2];
+    struct stand stand;
+    stand_open(&stand, &free_of_charge, 2, (struct backend_options){.launch = LAUNCH_GRAPH});
+    for (int workers = 1; workers <= 2; workers++) {
+        struct sketch s = sketch_new(workers, 1);
+        int stream = role_add_stream(s.plan, 0, "host", 1);
+        work(&s, stream, 1, 200);
+        seconds[workers - 1] = time_sketch(&stand, &s);
+    }
+    UNIT_ASSERT_NEAR(seconds[1], 2 * seconds[0], 1e-3);
+    stand_close(&stand);
+}
+
+static void tiny_pieces_add_up(void)
+{
+    struct stand stand;
+    stand_open(&stand, &free_of_charge, 1, (struct backend_options){0});
+    struct sketch s = sketch_new(1, 1);
+    int a = role_add_stream(s.plan, 0, "a", 0);
+    int b = role_add_stream(s.plan, 0, "b", 0);
+    for (int i = 0; i < 20; i++) {
+        work(&s, a, 0, 1e-6);
+        work(&s, b, 0, 1e-6);
+    }
+    UNIT_ASSERT_NEAR(time_sketch(&stand, &s), 40e-6, 1e-3);
+    stand_close(&stand);
+}
+
+/* Runs a sketch and keeps its result. */
+static struct result result_of(struct stand *stand, struct sketch *s)
+{
+    struct run_entry entry = {0, 1, true};
+    struct run_order order = {&entry, 1, 0, 1};
+    struct result result = {0};
+    CU_ASSERT_EQUAL_FATAL(plan_check(s->plan), RH_OK);
+    CU_ASSERT_EQUAL_FATAL(backend_simgrid.load(stand->session, s->plan), RH_OK);
+    CU_ASSERT_EQUAL_FATAL(backend_simgrid.run(stand->session, &order, NULL, &result), RH_OK);
+    backend_simgrid.unload(stand->session);
+    return result;
+}
+
+/* Eight GPUs of a DGX-1V read their input at once over four shared PCIe links of 12 GB/s. */
+static void no_copy_outruns_its_link(void)
+{
+    struct setting setting = {.cluster = "\"dgx-1v\""};
+    struct stand stand;
+    double bytes = 4 * 4816896.0;
+    double fastest = 0;
+    stand_open(&stand, &setting, 8, (struct backend_options){0});
+    struct sketch s = sketch_new(8, 1);
+    int stream = role_add_stream(s.plan, 0, "compute", 0);
+    struct view from = buffer_of(&s, 1, 4816896);
+    struct view to = buffer_of(&s, 0, 4816896);
+    write_copy(&s.w, stream, "input", from, to);
+    struct result result = result_of(&stand, &s);
+    for (int i = 0; i < result.span_count; i++) {
+        const struct span *span = &result.spans[i];
+        double rate = bytes / (span->end_seconds - span->start_seconds);
+        if (span->communication && rate > fastest)
+            fastest = rate;
+    }
+    CU_ASSERT_TRUE(fastest > 0 && fastest <= 12e9);
+    result_free(&result);
+    plan_free(s.plan);
+    stand_close(&stand);
+}
+
+static void both_ends_communicate(void)
+{
+    struct stand stand;
+    stand_open(&stand, &free_of_charge, 2, (struct backend_options){0});
+    struct sketch s = sketch_new(2, 1);
+    int stream = role_add_stream(s.plan, 0, "compute", 0);
+    struct view out = buffer_of(&s, 0, 500000000);
+    struct view in = buffer_of(&s, 0, 500000000);
+    struct exchange_message messages[2] = {{true, stream, {true, 1}, "right", out},
+                                           {false, stream, {true, -1}, "right", in}};
+    write_exchange(&s.w, "shift", 0, messages, 2);
+    struct result result = result_of(&stand, &s);
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT_TRUE(result.devices[i].communication_seconds > 0.09);
+    result_free(&result);
+    plan_free(s.plan);
+    stand_close(&stand);
+}
+
 int main(void)
 {
     static const struct unit_test tests[] = {
@@ -459,6 +548,10 @@ int main(void)
         {"neighbours exchange", neighbours_exchange, NULL},
         {"many runs in one process", many_runs_in_one_process, NULL},
         {"bad native platforms", bad_native_platforms, NULL},
+        {"workers share the host", workers_share_the_host, NULL},
+        {"tiny pieces add up", tiny_pieces_add_up, NULL},
+        {"no copy outruns its link", no_copy_outruns_its_link, NULL},
+        {"both ends communicate", both_ends_communicate, NULL},
     };
     return UNIT_MAIN("simgrid", tests);
 }
