@@ -11,6 +11,8 @@ static const double tree_us[3][PROTOCOL_COUNT] = {
 /* GB/s that LL reaches at most: one node by GPU, several by CPU (2 nodes, more). */
 static const double ll_most_gpu[4] = {39.0, 87.7, 141, 282}; /* Volta, Ampere, Hopper, Blackwell */
 static const double ll_most_cpu[2][2] = {{39.0, 20.4}, {22.5, 19.0}}; /* Intel, AMD */
+/* GB/s that LL128 reaches in one channel over the network (2 nodes, more). */
+static const double ll128_most_channel[4][2] = {{20, 20}, {20, 20}, {36.7, 36.7}, {34.6, 73.4}};
 
 const char *protocol_name(enum protocol protocol)
 {
@@ -69,13 +71,24 @@ double ring_latency_seconds(const struct communicator *c, enum collective_kind k
     return us * 1e-6;
 }
 
+static int generation_of(const struct communicator *c)
+{
+    return c->compute_capability >= 100  ? 3
+           : c->compute_capability >= 90 ? 2
+           : c->compute_capability >= 80 ? 1
+                                         : 0;
+}
+
 static double ll_most(const struct communicator *c)
 {
-    int generation = c->compute_capability >= 100  ? 3
-                     : c->compute_capability >= 90 ? 2
-                     : c->compute_capability >= 80 ? 1
-                                                   : 0;
-    return 1e9 * (c->nodes == 1 ? ll_most_gpu[generation] : ll_most_cpu[c->amd_host][c->nodes > 2]);
+    return 1e9 *
+           (c->nodes == 1 ? ll_most_gpu[generation_of(c)] : ll_most_cpu[c->amd_host][c->nodes > 2]);
+}
+
+/* Inside one node the limit does not bind: NCCL's search gives enough channels. */
+static double ll128_most(const struct communicator *c)
+{
+    return 1e9 * c->channels * ll128_most_channel[generation_of(c)][c->nodes > 2];
 }
 
 double ring_slowdown(const struct communicator *c, enum protocol protocol, double bus_bytes,
@@ -83,8 +96,10 @@ double ring_slowdown(const struct communicator *c, enum protocol protocol, doubl
 {
     if (protocol == PROTOCOL_SIMPLE || simple_seconds <= 0)
         return 1;
-    if (protocol == PROTOCOL_LL128)
-        return 1 / 0.92;
+    if (protocol == PROTOCOL_LL128) {
+        double most = c->nodes > 1 ? bus_bytes / ll128_most(c) / simple_seconds : 0;
+        return most > 1 / 0.92 ? most : 1 / 0.92;
+    }
     double capped = bus_bytes / ll_most(c) / simple_seconds;
     return capped > 2 ? capped : 2;
 }

@@ -1,5 +1,6 @@
 /* NCCL's latencies and bandwidth factors of the ring algorithm, per protocol.
- * Source: NCCL 2.28.9 src/graph/tuning.cc (tables baseLat, hwLat, llMaxBw). */
+ * Source: NCCL 2.28.9 src/graph/tuning.cc (tables baseLat, hwLat, llMaxBw,
+ * perChMaxRingLL128). */
 #ifndef REHEARSE_COLLECTIVE_TUNING_H
 #define REHEARSE_COLLECTIVE_TUNING_H
 

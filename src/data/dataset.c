@@ -66,6 +66,10 @@ static enum rh_status find_batches(struct dataset *d, const char *path)
             d->batches[c] = memory_resize(d->batches[c], (size_t)batch + 1, sizeof *d->batches[c]);
             d->batches[c][batch] = found[c];
         }
+        if (found[0]->type.shape.dim[0] != found[1]->type.shape.dim[0])
+            return fail(RH_INVALID, "'%s': '%s' has %lld rows, '%s' has %lld", path, found[0]->name,
+                        (long long)found[0]->type.shape.dim[0], found[1]->name,
+                        (long long)found[1]->type.shape.dim[0]);
         d->batch_count = batch + 1;
     }
     return d->batch_count ? RH_OK : fail(RH_INVALID, "'%s': no 'input.0' in the file", path);

@@ -40,7 +40,8 @@ static enum rh_status read_type(const char *path, const char *name, const cJSON 
     type->shape = (struct shape){.rank = rank};
     for (int i = 0; i < rank; i++) {
         const cJSON *dim = cJSON_GetArrayItem(shape, i);
-        if (!cJSON_IsNumber(dim) || dim->valuedouble < 0 || dim->valuedouble > 0x1p40)
+        if (!cJSON_IsNumber(dim) || !(dim->valuedouble >= 0 && dim->valuedouble <= 0x1p40) ||
+            dim->valuedouble != (double)(int64_t)dim->valuedouble)
             return fail(RH_INVALID, "'%s': tensor '%s': dimension %d is not a size", path, name, i);
         type->shape.dim[i] = (int64_t)dim->valuedouble;
     }
@@ -87,20 +88,30 @@ static int by_place(const void *a, const void *b)
     return n < m ? -1 : n > m;
 }
 
-static enum rh_status check_overlaps(const char *path, const struct safetensors *file)
+/* The format wants the data covered: no byte in two tensors, none in no tensor. */
+static enum rh_status check_ranges(const char *path, const struct safetensors *file,
+                                   const char *data, size_t data_bytes)
 {
     const struct named_tensor **order = memory_new_array((size_t)file->count, sizeof *order);
     enum rh_status status = RH_OK;
+    size_t end = 0;
     for (int i = 0; i < file->count; i++)
         order[i] = &file->tensors[i];
     qsort(order, (size_t)file->count, sizeof *order, by_place);
-    for (int i = 1; i < file->count && status == RH_OK; i++) {
-        const char *end = (const char *)order[i - 1]->data + type_bytes(&order[i - 1]->type);
-        if (end > (const char *)order[i]->data)
+    for (int i = 0; i < file->count && status == RH_OK; i++) {
+        size_t first = (size_t)((const char *)order[i]->data - data);
+        if (end > first)
             status = fail(RH_INVALID, "'%s': tensors '%s' and '%s' overlap by %zu bytes", path,
-                          order[i - 1]->name, order[i]->name,
-                          (size_t)(end - (const char *)order[i]->data));
+                          order[i - 1]->name, order[i]->name, end - first);
+        else if (end < first)
+            status =
+                fail(RH_INVALID, "'%s': tensor '%s' starts at %zu; the data before it ends at %zu",
+                     path, order[i]->name, first, end);
+        end = first + type_bytes(&order[i]->type);
     }
+    if (status == RH_OK && end != data_bytes)
+        status = fail(RH_INVALID, "'%s' has %zu data bytes; the tensors take %zu", path, data_bytes,
+                      end);
     free(order);
     return status;
 }
@@ -135,7 +146,7 @@ static enum rh_status read_header(const char *path, char *memory, size_t bytes,
         status = read_entry(path, item, data, (double)(bytes - 8 - header_bytes), tensor);
     }
     cJSON_Delete(json);
-    return status == RH_OK ? check_overlaps(path, file) : status;
+    return status == RH_OK ? check_ranges(path, file, data, bytes - 8 - header_bytes) : status;
 }
 
 enum rh_status safetensors_read(const char *path, struct safetensors *file)

@@ -69,6 +69,8 @@ static enum rh_status set_at(cJSON *object, char *path, const char *value, const
     char *dot;
     while ((dot = strchr(path, '.'))) {
         *dot = '\0';
+        if (*path == '\0')
+            break;
         object = object_below(object, path);
         if (!object)
             return fail(RH_INVALID, "--set %s: '%s' is not an object", setting, path);
@@ -79,7 +81,8 @@ static enum rh_status set_at(cJSON *object, char *path, const char *value, const
     cJSON *parsed = cJSON_ParseWithOpts(value, NULL, true);
     if (!parsed)
         parsed = cJSON_CreateString(value);
-    remove_rival(object, path);
+    if (!cJSON_IsNull(parsed))
+        remove_rival(object, path);
     cJSON_DeleteItemFromObjectCaseSensitive(object, path);
     if (cJSON_IsNull(parsed))
         cJSON_Delete(parsed);
