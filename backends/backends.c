@@ -6,6 +6,9 @@
 #include "backends/backend.h"
 #include "backends/reference/reference.h"
 #include "base/json.h"
+#ifdef HAVE_CUDA
+#include "backends/cuda/load.h"
+#endif
 #ifdef HAVE_SIMGRID
 #include "backends/simgrid/simgrid.h"
 #endif
@@ -29,7 +32,9 @@
         .name = label, .description = reason, .probe = probe_##identifier,                         \
         .open = open_##identifier}
 
-NOT_BUILT(cuda, "cuda", "it is not part of this version");
+#ifndef HAVE_CUDA
+NOT_BUILT(cuda, "cuda", "CUDA or cuDNN was not found by configure");
+#endif
 #ifndef HAVE_SIMGRID
 NOT_BUILT(simgrid, "simgrid", "SimGrid was not found by configure");
 #endif

@@ -1,1 +1,1 @@
-rehearse --version
+rehearse --version | grep -v '^  cuda '

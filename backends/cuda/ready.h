@@ -1,0 +1,33 @@
+/* What compute.c finds prepared: made by ready.c, one for each instruction that needs it. */
+#ifndef REHEARSE_BACKENDS_CUDA_READY_H
+#define REHEARSE_BACKENDS_CUDA_READY_H
+
+#include "backends/cuda/session.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cuda/kernels.h"
+
+struct ready {
+    /* matrix products */
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t product_algorithm;
+    /* convolutions */
+    cudnnTensorDescriptor_t x, y, bias;
+    cudnnFilterDescriptor_t w;
+    cudnnConvolutionDescriptor_t convolution;
+    int algorithm; /* of the direction */
+    /* tables in device memory: optimizers, pack, unpack */
+    void *table;
+    int rows;
+    int64_t longest;
+    /* host computes */
+    struct op op;
+    struct cpu_tensor *tensors;
+    int read_count, write_count;
+    enum rh_status *host_status;
+};
+
+struct ready *ready_of(const struct session *session, int worker, int list,
+                       const struct instruction *instruction);
+
+#endif

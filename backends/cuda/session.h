@@ -1,0 +1,80 @@
+/* The inside of the CUDA backend: one process that issues for all workers, in an order that the
+ * untimed engine gives. Devices of the plan are logical: in this version they all share the first
+ * GPU, and a kernel of ours does their collectives. */
+#ifndef REHEARSE_BACKENDS_CUDA_SESSION_H
+#define REHEARSE_BACKENDS_CUDA_SESSION_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include "backends/backend.h"
+
+/* What an instruction needs beside its operands, made at load: descriptors, chosen algorithms,
+ * tables of pointers. Freed by ready_free. */
+struct ready;
+
+struct cuda_worker {
+    int role;
+    char **persistent, **arena; /* per local device; the host's is pinned memory */
+    cudaStream_t *streams;      /* per stream of the role */
+    void **workspace;           /* per stream */
+    cudaEvent_t *events;        /* per event of the role */
+    struct ready ***ready;      /* per list and instruction; NULL: nothing needed */
+};
+
+struct session {
+    struct backend_options options;
+    const struct plan *plan; /* NULL: nothing loaded */
+    int worker_count;
+    struct cuda_worker *workers;
+    cudaStream_t origin; /* forks to all streams and joins them */
+    cudaEvent_t fork, join;
+    cublasLtHandle_t lt;
+    cudnnHandle_t dnn;
+    size_t workspace_bytes;
+    cudaGraphExec_t *graphs; /* per list, with launch graph; NULL until captured */
+    void *staging;           /* pinned: fed buffers on their way to a device */
+    size_t staging_bytes;
+};
+
+/* "what: the library's words"; RH_FAILED, or RH_OUT_OF_MEMORY where that is the reason. */
+enum rh_status cuda_failed(const char *what, cudaError_t error);
+#define CUDA_DO(call)                                                                              \
+    do {                                                                                           \
+        cudaError_t error_ = (call);                                                               \
+        if (error_ != cudaSuccess)                                                                 \
+            return cuda_failed(#call, error_);                                                     \
+    } while (0)
+#define DNN_DO(call)                                                                               \
+    do {                                                                                           \
+        cudnnStatus_t error_ = (call);                                                             \
+        if (error_ != CUDNN_STATUS_SUCCESS)                                                        \
+            return fail(RH_FAILED, "%s: %s", #call, cudnnGetErrorString(error_));                  \
+    } while (0)
+#define LT_DO(call)                                                                                \
+    do {                                                                                           \
+        cublasStatus_t error_ = (call);                                                            \
+        if (error_ != CUBLAS_STATUS_SUCCESS)                                                       \
+            return fail(RH_FAILED, "%s: %s", #call, cublasLtGetStatusString(error_));              \
+    } while (0)
+
+/* memory.c */
+enum rh_status areas_make(struct session *session);
+void areas_drop(struct session *session);
+void *view_pointer(const struct session *session, int worker, const struct view *view);
+void *buffer_pointer(const struct session *session, int worker, int buffer);
+
+/* ready.c */
+enum rh_status ready_make(struct session *session);
+void ready_drop(struct session *session);
+
+/* compute.c: launches one compute instruction on its stream. */
+enum rh_status compute_launch(struct session *session, int worker, int list,
+                              const struct instruction *instruction);
+
+/* issue.c: runs the order's lists. */
+enum rh_status issue_run(struct session *session, const struct run_order *order,
+                         const struct backend_feed *feed, struct result *result);
+
+#endif

@@ -1,0 +1,116 @@
+/* Our own CUDA kernels, as C calls that launch on a stream: fp32, dense, row-major. What cuBLASLt
+ * and cuDNN do better is not here. Errors show as cudaGetLastError of the caller. */
+#ifndef REHEARSE_KERNELS_CUDA_KERNELS_H
+#define REHEARSE_KERNELS_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* elementwise.cu */
+void kernel_relu(cudaStream_t s, const float *x, float *y, int64_t n);
+void kernel_relu_grad(cudaStream_t s, const float *gy, const float *y, float *gx, int64_t n);
+void kernel_add(cudaStream_t s, const float *a, const float *b, float *y, int64_t n);
+void kernel_scale_add(cudaStream_t s, const float *x, float *y, float alpha, float beta, int64_t n);
+/* Rows of `columns`: y[r, c] += bias[c]; sums over rows (added to `sum` if accumulate). */
+void kernel_column_sums(cudaStream_t s, const float *x, float *sum, int64_t rows, int64_t columns,
+                        int accumulate);
+/* Strided views of rank 5 at most to each other, element by element (4 or 8 bytes each). */
+struct strided {
+    int rank;
+    int64_t dim[5], from[5], to[5];
+};
+void kernel_strided_copy(cudaStream_t s, const void *from, void *to, struct strided shape,
+                         int element_bytes);
+
+/* pool.cu: windows as in op.h */
+struct window {
+    int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
+};
+void kernel_max_pool(cudaStream_t s, const float *x, float *y, int64_t planes, int h, int w, int oh,
+                     int ow, struct window window);
+void kernel_max_pool_grad(cudaStream_t s, const float *gy, const float *x, const float *y,
+                          float *gx, int64_t planes, int h, int w, int oh, int ow,
+                          struct window window);
+/* adaptive: windows from floor and ceil of the output's cells */
+void kernel_avg_pool(cudaStream_t s, const float *x, float *y, int64_t planes, int h, int w, int oh,
+                     int ow, struct window window, int adaptive);
+void kernel_avg_pool_grad(cudaStream_t s, const float *gy, float *gx, int64_t planes, int h, int w,
+                          int oh, int ow, struct window window, int adaptive);
+
+/* norm.cu: [n, c, area] */
+void kernel_batch_norm(cudaStream_t s, const float *x, const float *gamma, const float *beta,
+                       float *mean, float *var, int64_t *count, float *y, float *save_mean,
+                       float *save_invstd, int n, int c, int64_t area, float epsilon,
+                       float momentum, int training);
+void kernel_batch_norm_input_grad(cudaStream_t s, const float *gy, const float *x,
+                                  const float *gamma, const float *mean, const float *invstd,
+                                  float *gx, int n, int c, int64_t area);
+void kernel_batch_norm_weight_grad(cudaStream_t s, const float *gy, const float *x,
+                                   const float *mean, const float *invstd, float *ggamma,
+                                   float *gbeta, int n, int c, int64_t area, int accumulate);
+
+/* loss.cu: `losses` is indexed by the slot in control */
+void kernel_mse(cudaStream_t s, const float *x, const float *t, const float *control, float *losses,
+                int64_t n, float scale, int accumulate);
+void kernel_mse_grad(cudaStream_t s, const float *x, const float *t, float *gx, int64_t n,
+                     float scale);
+void kernel_cross_entropy(cudaStream_t s, const float *x, const int64_t *t, const float *control,
+                          float *losses, int rows, int classes, float weight, int sum,
+                          int accumulate);
+void kernel_cross_entropy_grad(cudaStream_t s, const float *x, const int64_t *t, float *gx,
+                               int rows, int classes, float weight, int sum);
+
+/* embedding.cu */
+void kernel_embedding(cudaStream_t s, const int64_t *index, const float *w, float *y, int64_t rows,
+                      int64_t width);
+void kernel_embedding_grad(cudaStream_t s, const float *gy, const int64_t *index, float *gw,
+                           int64_t rows, int64_t width, int64_t vocabulary, int accumulate);
+
+/* optimizer.cu: tables of device pointers, one launch for all parameters */
+struct optimizer_table {
+    float *p;
+    const float *g;
+    float *m, *v;
+    int64_t n;
+};
+struct optimizer_options {
+    int kind; /* 0 sgd, 1 adam, 2 adamw */
+    int nesterov;
+    float momentum, dampening, weight_decay, epsilon;
+    double beta1, beta2; /* 1 - beta^step in fp32 would be off by 1e-4 at the first step */
+};
+void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table, int tensors,
+                      int64_t longest, const float *control, int64_t *count,
+                      struct optimizer_options options);
+
+/* copies.cu: pieces of one flat tensor, tables in device memory; collectives of devices that share
+ * a GPU */
+struct piece_table {
+    float *flat;
+    float *tensor;
+    int64_t n;
+};
+void kernel_pack(cudaStream_t s, const struct piece_table *device_table, int pieces,
+                 int64_t longest);
+void kernel_unpack(cudaStream_t s, const struct piece_table *device_table, int pieces,
+                   int64_t longest, int accumulate);
+enum { KERNEL_MOST_MEMBERS = 64 };
+struct member_table {
+    const float *send[KERNEL_MOST_MEMBERS];
+    float *receive[KERNEL_MOST_MEMBERS]; /* NULL: nothing */
+    int count;
+};
+enum kernel_reduction { KERNEL_SUM, KERNEL_MAX, KERNEL_MIN };
+/* Reduces element i of all sends, in order, into element i of all receives. */
+void kernel_reduce(cudaStream_t s, struct member_table members, int64_t n,
+                   enum kernel_reduction reduction);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

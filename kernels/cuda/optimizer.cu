@@ -1,0 +1,56 @@
+#include "kernels/cuda/launch.cuh"
+
+enum { LEARNING_RATE = 0 }; /* op.h: CONTROL_LEARNING_RATE */
+
+static __device__ float sgd(float p, float g, float *m, float rate, int64_t step,
+                            const optimizer_options &o)
+{
+    g += o.weight_decay * p;
+    if (o.momentum != 0) {
+        float buffer = step == 1 ? g : o.momentum * *m + (1 - o.dampening) * g;
+        *m = buffer;
+        g = o.nesterov ? g + o.momentum * buffer : buffer;
+    }
+    return p - rate * g;
+}
+
+static __device__ float adam(float p, float g, float *m, float *v, float rate, float scale_m,
+                             float scale_v, const optimizer_options &o)
+{
+    if (o.kind == 2)
+        p *= 1 - rate * o.weight_decay;
+    else
+        g += o.weight_decay * p;
+    *m += (float)(1 - o.beta1) * (g - *m);
+    *v = (float)o.beta2 * *v + (float)(1 - o.beta2) * g * g;
+    return p - rate / scale_m * *m / (sqrtf(*v) / scale_v + o.epsilon);
+}
+
+/* One row of blocks a parameter tensor. */
+__global__ static void update(const optimizer_table *table, const float *control,
+                              const int64_t *count, optimizer_options o)
+{
+    optimizer_table t = table[blockIdx.y];
+    int64_t step = *count + 1;
+    float rate = control[LEARNING_RATE];
+    float scale_m = (float)(1 - pow(o.beta1, (double)step));
+    float scale_v = (float)sqrt(1 - pow(o.beta2, (double)step));
+    FOR_EACH(i, t.n)
+        t.p[i] = o.kind == 0 ? sgd(t.p[i], t.g[i], t.m ? &t.m[i] : nullptr, rate, step, o)
+                             : adam(t.p[i], t.g[i], &t.m[i], &t.v[i], rate, scale_m, scale_v, o);
+}
+
+__global__ static void count_up(int64_t *count)
+{
+    *count += 1;
+}
+
+extern "C" void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table,
+                                 int tensors, int64_t longest, const float *control, int64_t *count,
+                                 struct optimizer_options options)
+{
+    int64_t blocks = blocks_for(longest);
+    dim3 grid((unsigned)(blocks < 256 ? blocks : 256), (unsigned)tensors);
+    update<<<grid, threads_per_block, 0, s>>>(device_table, control, count, options);
+    count_up<<<1, 1, 0, s>>>(count);
+}
