@@ -46,6 +46,7 @@ struct session;
 struct backend {
     const char *name; /* "simgrid", "reference", "cuda" */
     const char *description;
+    bool real; /* hardware: values are computed, and times measured, always */
     /* RH_OK, or RH_INVALID (not built) or RH_FAILED (hardware missing) with the reason recorded.
      * Version text of what it stands on in `version`. */
     enum rh_status (*probe)(char version[128]);

@@ -104,6 +104,7 @@ static void close_session(struct session *s)
 const struct backend backend_cuda = {
     .name = "cuda",
     .description = "a real GPU; devices of the plan share it",
+    .real = true,
     .probe = probe,
     .open = open_session,
     .describe = describe,

@@ -14,11 +14,17 @@ struct run {
     double compute_scale;
 };
 
+/* Hardware computes real values whether asked to or not, so it never trains on zeros. */
+static bool with_numbers(const struct run *run)
+{
+    return run->options->numbers || run->experiment->backend->real;
+}
+
 static enum rh_status run_session(const struct run *run, struct session *session,
                                   struct result *result)
 {
     const struct experiment *e = run->experiment;
-    bool numbers = run->options->numbers;
+    bool numbers = with_numbers(run);
     struct values values = {0};
     struct backend_feed feed = {.context = &values, .fill = values_fill};
     enum rh_status status = e->backend->load(session, run->plan->plan);
@@ -47,7 +53,7 @@ static enum rh_status run_plan(const struct run *run, struct result *result)
                                       .device_count = e->device_count,
                                       .launch = e->launch,
                                       .fidelity = e->fidelity,
-                                      .numbers = run->options->numbers,
+                                      .numbers = with_numbers(run),
                                       .trace = run->options->trace,
                                       .fold = !run->options->no_fold,
                                       .compute_scale = run->compute_scale,

@@ -112,10 +112,10 @@ static enum rh_status run_on(struct tally *t, int which, const struct subject *s
     return status;
 }
 
-/* The largest difference relative to the largest value; NaN counts as infinite. */
-static double distance(const struct tensor_type *type, const void *a, const void *b)
+/* The largest difference relative to the largest value, or to `least`; NaN counts as infinite. */
+static double distance(const struct tensor_type *type, const void *a, const void *b, double least)
 {
-    double most = 0;
+    double most = least;
     double difference = 0;
     int64_t n = shape_elements(&type->shape);
     for (int64_t i = 0; i < n; i++) {
@@ -144,7 +144,8 @@ static void compare(struct tally *t, const struct subject *s)
     for (int which = 0; which < 2 && status == RH_OK; which++)
         status = run_on(t, which, s, plan, buffers, values[which]);
     for (int i = 0; i < s->writes && status == RH_OK; i++)
-        worst = fmax(worst, distance(&s->types[s->reads + i], values[0][i], values[1][i]));
+        worst = fmax(worst, distance(&s->types[s->reads + i], values[0][i], values[1][i],
+                                     s->in_place[i] ? 1 : 0)); /* operands of order 1 cancel */
     bool fine = status == RH_OK && worst <= s->bound;
     printf("%s %-34s %.3g of %.3g%s%s\n", fine ? "ok    " : "FAILED", s->name, worst, s->bound,
            status == RH_OK ? "" : ": ", status == RH_OK ? "" : fail_message());
