@@ -145,11 +145,7 @@ static void find_hosts(struct sim *sim)
         for (int i = 0; i <= s->plan->roles[plan_role_of(s->plan, worker)].gpus; i++) {
             char name[64];
             int device = session_device(s, worker, i);
-            sim_host_name(sim,
-                          cluster->native_path && device >= cluster->gpu_count
-                              ? device - cluster->gpu_count
-                              : device,
-                          0, name);
+            sim_host_name(sim, device, 0, name);
             sim->hosts[device] = sg_host_by_name(name);
         }
 }

@@ -20,8 +20,9 @@ struct pairs {
 void sim_host_name(const struct sim *sim, int device, int channel, char out[64])
 {
     const struct cluster *cluster = sim->session->options.cluster;
-    if (cluster->native_path && device < cluster->gpu_count)
-        snprintf(out, 64, "%.63s", cluster->native_hosts[device]);
+    /* A host of SimGrid's is a node of one GPU; its memory is there too, over a loopback. */
+    if (cluster->native_path)
+        snprintf(out, 64, "%.63s", cluster->native_hosts[device % cluster->gpu_count]);
     else
         snprintf(out, 64, "d%d.%d", device, channel);
 }
