@@ -117,6 +117,7 @@ static int pair_flows(const struct communicator *c, double bytes, struct collect
  * route. */
 struct load {
     double seconds, longest_latency;
+    double mean_latency; /* of the flows */
     double class_bytes[LINK_CLASS_COUNT];
 };
 
@@ -140,6 +141,8 @@ static enum rh_status load_links(const struct communicator *c, const struct coll
         }
         if (status == RH_OK && route.latency_seconds > load->longest_latency)
             load->longest_latency = route.latency_seconds;
+        if (status == RH_OK)
+            load->mean_latency += route.latency_seconds / count;
     }
     free(bytes);
     return status;
@@ -158,11 +161,15 @@ static void choose_protocol(const struct communicator *c, struct priced *p, stru
     double bus_bytes = p->bytes * edge_share(p->kind, c->count);
     double best = 0;
     double best_slowdown = 1;
+    /* NCCL's table is of usual hardware: where the platform's links are slower than it, they count.
+     * A chunk goes over all hops in turn, so a step takes their mean. */
+    double wires = p->cost.steps * load->mean_latency;
     for (int protocol = 0; protocol < PROTOCOL_COUNT; protocol++) {
         if (!protocol_available(c, (enum protocol)protocol))
             continue;
         double slowdown = ring_slowdown(c, (enum protocol)protocol, bus_bytes, load->seconds);
         double latency = ring_latency_seconds(c, p->kind, (enum protocol)protocol, p->bytes);
+        latency = latency > wires ? latency : wires;
         double seconds = latency + load->seconds * slowdown;
         if (best > 0 && seconds >= best)
             continue;
