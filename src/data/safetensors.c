@@ -129,6 +129,10 @@ static enum rh_status read_header(const char *path, char *memory, size_t bytes,
         return fail(RH_INVALID,
                     "'%s' is cut off or no safetensors file: header of %llu bytes, %zu are there",
                     path, (unsigned long long)header_bytes, bytes - 8);
+    const char *nul = memchr(memory + 8, '\0', (size_t)header_bytes);
+    if (nul)
+        return fail(RH_INVALID, "'%s': the header has a NUL byte at %zu of its %llu", path,
+                    (size_t)(nul - (memory + 8)), (unsigned long long)header_bytes);
     char *header = memory_new((size_t)header_bytes + 1);
     cJSON *json = NULL;
     memcpy(header, memory + 8, (size_t)header_bytes);
@@ -156,7 +160,6 @@ enum rh_status safetensors_read(const char *path, struct safetensors *file)
     char *memory = text_read_file(path, &bytes);
     if (!memory)
         return RH_INVALID;
-    /* the data is read through typed pointers: it must start where malloc would put it */
     file->memory = memory;
     enum rh_status status = read_header(path, memory, bytes, file);
     if (status != RH_OK)
@@ -188,8 +191,10 @@ static char *make_header(const struct named_tensor *tensors, int count)
     for (int i = 0; i < count; i++) {
         const struct tensor_type *type = &tensors[i].type;
         cJSON *entry = cJSON_AddObjectToObject(json, tensors[i].name);
+        /* tf32 is a way to compute, stored as fp32 */
+        enum dtype stored = type->dtype == DTYPE_TF32 ? DTYPE_F32 : type->dtype;
         for (int t = 0; t < TYPE_COUNT; t++)
-            if (types[t].dtype == type->dtype)
+            if (types[t].dtype == stored)
                 cJSON_AddStringToObject(entry, "dtype", types[t].name);
         cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
         for (int d = 0; d < type->shape.rank; d++)

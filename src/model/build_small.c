@@ -2,6 +2,8 @@
 #include "base/memory.h"
 #include "model/builders.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static struct model *vector_model(const char *name, int64_t width)
@@ -58,12 +60,17 @@ enum rh_status build_mlp(const struct builder_options *options, struct model **m
     int64_t *sizes = memory_new_array((size_t)count, sizeof *sizes);
     for (int i = 0; i < count; i++) {
         const cJSON *item = options->sizes ? cJSON_GetArrayItem(options->sizes, i) : NULL;
-        sizes[i] = item ? (int64_t)item->valuedouble : defaults[i];
-        if (sizes[i] < 1 || (item && !cJSON_IsNumber(item))) {
+        double size = item ? item->valuedouble : (double)defaults[i];
+        char given[32];
+        snprintf(given, sizeof given, "%.10g", size);
+        if ((item && !cJSON_IsNumber(item)) || !(size >= 1 && size <= INT32_MAX) ||
+            size != floor(size)) {
             free(sizes);
-            return fail(RH_INVALID, "%s: mlp size %d must be a whole number from 1", options->where,
-                        i);
+            return fail(
+                RH_INVALID, "%s: mlp size %d is %s; a whole number from 1 to %d is expected",
+                options->where, i, item && !cJSON_IsNumber(item) ? "no number" : given, INT32_MAX);
         }
+        sizes[i] = (int64_t)size;
     }
     struct model *m = vector_model(options->name, sizes[0]);
     enum rh_status status = fill_mlp(m, sizes, count);

@@ -229,6 +229,11 @@ static void add_fed_values(struct derive *d, const struct tensor_type *target)
 static enum rh_status build(struct derive *d)
 {
     struct tensor_type target;
+    if (d->model->layer_count == 0)
+        return fail(RH_INVALID, "model '%s' has no layers", d->model->name);
+    if (d->options.batch < 1)
+        return fail(RH_INVALID, "model '%s': a batch of %lld; at least 1 is expected",
+                    d->model->name, (long long)d->options.batch);
     RETURN_IF_FAILED(check_used(d->model));
     RETURN_IF_FAILED(graph_target_type(d->model, d->options.loss, d->options.batch, &target));
     add_fed_values(d, &target);

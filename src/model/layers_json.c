@@ -66,6 +66,7 @@ static enum rh_status read_max_pool2d(struct reading *r, int *layer)
 
 static enum rh_status read_avg_pool2d(struct reading *r, int *layer)
 {
+    static const char *const window_keys[] = {"stride", "padding"};
     int64_t kernel = 0, stride = 0, padding = 0, output = 0;
     RETURN_IF_FAILED(JSON_CHECK_KEYS(r->json, r->where, "name", "op", "input", "kernel", "stride",
                                      "padding", "output"));
@@ -73,6 +74,10 @@ static enum rh_status read_avg_pool2d(struct reading *r, int *layer)
     RETURN_IF_FAILED(integer(r, "output", 1, &output));
     if ((kernel > 0) == (output > 0))
         return fail(RH_INVALID, "%s: exactly one of 'kernel' and 'output' is expected", r->where);
+    for (int i = 0; i < 2 && output > 0; i++)
+        if (cJSON_HasObjectItem(r->json, window_keys[i]))
+            return fail(RH_INVALID, "%s: '%s' goes with 'kernel', not with 'output'", r->where,
+                        window_keys[i]);
     stride = kernel;
     RETURN_IF_FAILED(integer(r, "stride", 1, &stride));
     RETURN_IF_FAILED(integer(r, "padding", 0, &padding));
@@ -135,10 +140,11 @@ static enum rh_status find_input(const struct reading *r, const cJSON *name, int
 {
     if (!cJSON_IsString(name))
         return fail(RH_INVALID, "%s: an input must be a layer's name", r->where);
+    *input = MODEL_INPUT;
+    if (strcmp(name->valuestring, "input") == 0)
+        return RH_OK;
     *input = model_find_layer(r->model, name->valuestring);
-    if (*input < 0 && strcmp(name->valuestring, "input") == 0)
-        *input = MODEL_INPUT;
-    else if (*input < 0)
+    if (*input < 0)
         return fail(RH_INVALID, "%s: it reads '%s', which is no layer before it", r->where,
                     name->valuestring);
     return RH_OK;
@@ -165,15 +171,17 @@ static enum rh_status read_layer(struct model *m, const cJSON *json, const char 
     const char *ops[READER_COUNT];
     int index = 0;
     int layer = 0;
-    RETURN_IF_FAILED(json_string_required(json, where, "name", &name));
-    RETURN_IF_FAILED(json_string_required(json, where, "op", &op));
+    char *place = text_format("%s: layer %d", where, m->layer_count);
+    enum rh_status status = json_string_required(json, place, "name", &name);
+    free(place);
+    RETURN_IF_FAILED(status);
     for (int i = 0; i < READER_COUNT; i++)
         ops[i] = readers[i].op;
     char *here = text_format("%s: layer '%s'", where, name);
     struct reading reading = {.model = m, .json = json, .where = here, .name = name};
-    enum rh_status status = json_choice("op", op, ops, READER_COUNT, &index);
-    if (status != RH_OK)
-        fail_within(status, "%s", here);
+    status = json_string_required(json, here, "op", &op);
+    if (status == RH_OK && json_choice("op", op, ops, READER_COUNT, &index) != RH_OK)
+        status = fail_within(RH_INVALID, "%s", here);
     if (status == RH_OK)
         status = read_inputs(&reading, op);
     if (status == RH_OK)

@@ -50,11 +50,13 @@ int model_find_layer(const struct model *m, const char *name)
     return -1;
 }
 
+/* Saturates, as shape_elements does. */
 int64_t model_parameter_elements(const struct model *m)
 {
     int64_t elements = 0;
     for (int i = 0; i < m->parameter_count; i++)
-        elements += shape_elements(&m->parameters[i].shape);
+        if (__builtin_add_overflow(elements, shape_elements(&m->parameters[i].shape), &elements))
+            return INT64_MAX;
     return elements;
 }
 
@@ -120,6 +122,11 @@ static enum rh_status add_layer(struct model *m, const char *name, struct op op,
         if (inputs[i] < MODEL_INPUT || inputs[i] >= m->layer_count)
             return fail(RH_INVALID, "model '%s': layer '%s' reads layer %d; there are %d", m->name,
                         name, inputs[i], m->layer_count);
+    if (!*name)
+        return fail(RH_INVALID, "model '%s': layer %d has an empty name", m->name, m->layer_count);
+    if (strcmp(name, "input") == 0)
+        return fail(RH_INVALID, "model '%s': layer 'input': 'input' is the model's own input",
+                    m->name);
     if (model_find_layer(m, name) >= 0)
         return fail(RH_INVALID, "model '%s': layer '%s' is there twice", m->name, name);
     struct layer *layer = ARRAY_ADD(m->layers, m->layer_count, m->layer_capacity);

@@ -79,8 +79,15 @@ enum rh_status model_embedding(struct model *m, const char *name, int input, int
 
 /* Builders by name, from an experiment's `model`: a string ("resnet50"), or an object with `name`
  * and the builder's own keys ({"name": "mlp", "sizes": [784, 512, 10]}; {"name": "resnet50",
- * "image": 64, "classes": 10}), or with `layers` and `input` (a DAG in JSON; model_json.c), or with
- * `file` (JSON of the same form, relative to the working directory). */
+ * "image": 64, "classes": 10}), or with `layers` and `input`, a DAG in JSON (layers_json.c):
+ *     {"name": "net", "input": [3, 32, 32], "layers": [
+ *         {"name": "c1", "op": "conv2d", "out": 16, "kernel": 3, "stride": 1, "padding": 1,
+ *          "groups": 1, "bias": false}, {"name": "s", "op": "add", "inputs": ["c1", "c0"]}, …]}
+ * `input` is one sample's shape, or "index": one whole number a sample, for an embedding. A layer
+ * reads the layer of the list before it, or the one named by its own `input` ("input": the
+ * model's). Keys of the other ops: linear out, bias; embedding vocabulary, width; max_pool2d
+ * kernel, stride, padding; avg_pool2d those, or output alone (adaptive); none for batch_norm2d,
+ * relu, flatten. Or with `file`: JSON of that form, relative to the working directory. */
 enum rh_status model_from_json(const cJSON *json, const char *where, struct model **model);
 /* The builders by index, NULL after the last. */
 const char *model_builder_name(int index);

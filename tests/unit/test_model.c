@@ -1,5 +1,4 @@
-/* Models: torchvision's parameter counts, names and order; models as JSON with their errors;
- * initial values. */
+/* Models: torchvision's parameter counts, names, order and shapes; initial values. */
 #include "unit.h"
 
 #include <math.h>
@@ -7,37 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "model/graph.h"
-
-static enum rh_status read_model(const char *text, struct model **model)
-{
-    cJSON *json = NULL;
-    CU_ASSERT_EQUAL_FATAL(json_read_text("test", text, &json), RH_OK);
-    enum rh_status status = model_from_json(json, "test", model);
-    cJSON_Delete(json);
-    return status;
-}
-
-static struct model *build(const char *text)
-{
-    struct model *model = NULL;
-    if (read_model(text, &model) != RH_OK)
-        fprintf(stderr, "    %s\n", fail_message());
-    CU_ASSERT_PTR_NOT_NULL_FATAL(model);
-    return model;
-}
-
-/* The message of a model that must be refused. */
-static const char *refused(const char *text)
-{
-    struct model *model = NULL;
-    CU_ASSERT_EQUAL(read_model(text, &model), RH_INVALID);
-    CU_ASSERT_PTR_NULL(model);
-    if (model)
-        model_free(model);
-    return fail_message();
-}
+#include "graphs.h"
 
 static void test_parameter_counts(void)
 {
@@ -57,15 +26,19 @@ static void test_parameter_counts(void)
         {"resnext50_32x4d", 25028904, 161},
         {"resnext101_32x8d", 88791336, 314},
         {"vgg11", 132863336, 22},
+        {"vgg11_bn", 132868840, 38},
+        {"vgg13", 133047848, 26},
+        {"vgg13_bn", 133053736, 46},
         {"vgg16", 138357544, 32},
         {"vgg16_bn", 138365992, 58},
         {"vgg19", 143667240, 38},
+        {"vgg19_bn", 143678248, 70},
         {"alexnet", 61100840, 16},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char text[64];
         snprintf(text, sizeof text, "\"%s\"", known[i].name);
-        struct model *m = build(text);
+        struct model *m = graphs_build(text);
         CU_ASSERT_EQUAL(model_parameter_elements(m), known[i].elements);
         CU_ASSERT_EQUAL(m->parameter_count, known[i].tensors);
         CU_ASSERT_STRING_EQUAL(m->name, known[i].name);
@@ -79,7 +52,7 @@ static void test_every_builder_builds(void)
     for (; model_builder_name(count); count++) {
         char text[64];
         snprintf(text, sizeof text, "\"%s\"", model_builder_name(count));
-        struct model *m = build(text);
+        struct model *m = graphs_build(text);
         struct tensor_type output = model_output_type(m, m->layer_count - 1);
         CU_ASSERT_EQUAL(output.shape.rank, 2);
         model_free(m);
@@ -90,7 +63,7 @@ static void test_every_builder_builds(void)
 
 static void test_resnet50_statistics(void)
 {
-    struct model *m = build("\"resnet50\"");
+    struct model *m = graphs_build("\"resnet50\"");
     int counters = 0;
     size_t bytes = 0;
     for (int i = 0; i < m->state_count; i++)
@@ -127,7 +100,7 @@ static void test_resnet50_halves(void)
         int64_t elements;
     } parts[] = {{"conv1", 9408},     {"bn1", 128},         {"layer1", 215808}, {"layer2", 1219584},
                  {"layer3", 7098368}, {"layer4", 14964736}, {"fc", 2049000}};
-    struct model *m = build("\"resnet50\"");
+    struct model *m = graphs_build("\"resnet50\"");
     int64_t front = 0;
     int64_t back = 0;
     for (int i = 0; i < 7; i++) {
@@ -142,7 +115,7 @@ static void test_resnet50_halves(void)
 /* What crosses between the halves: the output of layer2, (512, H/8, W/8). */
 static void assert_cut(const char *text, int64_t side, size_t bytes)
 {
-    struct model *m = build(text);
+    struct model *m = graphs_build(text);
     int last = -1;
     for (int i = 0; i < m->layer_count; i++)
         if (strncmp(m->layers[i].name, "layer2.", 7) == 0)
@@ -180,7 +153,7 @@ static void test_resnet50_names(void)
                                         "layer1.0.downsample.1.weight",
                                         "layer1.0.downsample.1.bias",
                                         "layer1.1.conv1.weight"};
-    struct model *m = build("\"resnet50\"");
+    struct model *m = graphs_build("\"resnet50\"");
     for (int i = 0; i < 16; i++)
         CU_ASSERT_STRING_EQUAL(m->parameters[i].name, first[i]);
     CU_ASSERT_STRING_EQUAL(m->parameters[159].name, "fc.weight");
@@ -198,27 +171,97 @@ static void test_resnet50_names(void)
 
 static void test_other_names(void)
 {
-    struct model *vgg = build("\"vgg16\"");
+    struct model *vgg = graphs_build("\"vgg16\"");
     CU_ASSERT_STRING_EQUAL(vgg->parameters[0].name, "features.0.weight");
     CU_ASSERT_STRING_EQUAL(vgg->parameters[2].name, "features.2.weight");
     CU_ASSERT_STRING_EQUAL(vgg->parameters[24].name, "features.28.weight");
     CU_ASSERT_STRING_EQUAL(vgg->parameters[26].name, "classifier.0.weight");
     CU_ASSERT_STRING_EQUAL(vgg->parameters[31].name, "classifier.6.bias");
     model_free(vgg);
-    struct model *alex = build("\"alexnet\"");
+    struct model *alex = graphs_build("\"alexnet\"");
     CU_ASSERT_STRING_EQUAL(alex->parameters[2].name, "features.3.weight");
     CU_ASSERT_STRING_EQUAL(alex->parameters[10].name, "classifier.1.weight");
     CU_ASSERT_STRING_EQUAL(alex->parameters[15].name, "classifier.6.bias");
     model_free(alex);
-    struct model *toy = build("\"toy\"");
+    struct model *toy = graphs_build("\"toy\"");
     CU_ASSERT_STRING_EQUAL(toy->parameters[0].name, "net1.weight");
     CU_ASSERT_STRING_EQUAL(toy->parameters[3].name, "net2.bias");
     model_free(toy);
 }
 
+/* A block's layers in forward order: the main path, then the downsample, then their sum. */
+static void test_resnet_layers(void)
+{
+    static const char *const bottleneck[] = {"conv1",
+                                             "bn1",
+                                             "relu",
+                                             "maxpool",
+                                             "layer1.0.conv1",
+                                             "layer1.0.bn1",
+                                             "layer1.0.relu1",
+                                             "layer1.0.conv2",
+                                             "layer1.0.bn2",
+                                             "layer1.0.relu2",
+                                             "layer1.0.conv3",
+                                             "layer1.0.bn3",
+                                             "layer1.0.downsample.0",
+                                             "layer1.0.downsample.1",
+                                             "layer1.0.add",
+                                             "layer1.0.relu3",
+                                             "layer1.1.conv1"};
+    static const char *const last[] = {"layer4.2.relu3", "avgpool", "flatten", "fc"};
+    struct model *m = graphs_build("\"resnet50\"");
+    CU_ASSERT_EQUAL_FATAL(m->layer_count, 175);
+    for (int i = 0; i < 17; i++)
+        CU_ASSERT_STRING_EQUAL(m->layers[i].name, bottleneck[i]);
+    for (int i = 0; i < 4; i++)
+        CU_ASSERT_STRING_EQUAL(m->layers[171 + i].name, last[i]);
+    model_free(m);
+    m = graphs_build("\"resnet18\"");
+    CU_ASSERT_EQUAL(model_find_layer(m, "layer1.0.downsample.0"), -1);
+    CU_ASSERT_TRUE(model_find_layer(m, "layer2.0.downsample.0") >
+                   model_find_layer(m, "layer2.0.bn2"));
+    CU_ASSERT_EQUAL(model_find_layer(m, "layer1.0.relu3"), -1);
+    model_free(m);
+}
+
+static void test_activation_shapes(void)
+{
+    static const struct {
+        const char *model, *layer, *shape;
+    } known[] = {
+        {"resnet50", "conv1", "(1, 64, 112, 112)"},
+        {"resnet50", "maxpool", "(1, 64, 56, 56)"},
+        {"resnet50", "layer1.2.relu3", "(1, 256, 56, 56)"},
+        {"resnet50", "layer3.5.relu3", "(1, 1024, 14, 14)"},
+        {"resnet50", "layer4.2.relu3", "(1, 2048, 7, 7)"},
+        {"resnet50", "avgpool", "(1, 2048, 1, 1)"},
+        {"resnet50", "flatten", "(1, 2048)"},
+        {"resnext101_32x8d", "layer1.0.conv2", "(1, 256, 56, 56)"},
+        {"resnext50_32x4d", "layer4.0.conv2", "(1, 1024, 7, 7)"},
+        {"vgg16", "features.4", "(1, 64, 112, 112)"},
+        {"vgg16", "features.30", "(1, 512, 7, 7)"},
+        {"vgg16", "flatten", "(1, 25088)"},
+        {"alexnet", "features.0", "(1, 64, 55, 55)"},
+        {"alexnet", "features.2", "(1, 64, 27, 27)"},
+        {"alexnet", "features.12", "(1, 256, 6, 6)"},
+        {"alexnet", "flatten", "(1, 9216)"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "\"%s\"", known[i].model);
+        struct model *m = graphs_build(text);
+        int layer = model_find_layer(m, known[i].layer);
+        CU_ASSERT_TRUE_FATAL(layer >= 0);
+        struct tensor_type type = model_output_type(m, layer);
+        CU_ASSERT_STRING_EQUAL(shape_text(text, &type.shape), known[i].shape);
+        model_free(m);
+    }
+}
+
 static void test_types_for_a_batch(void)
 {
-    struct model *m = build("{\"name\":\"resnet18\",\"image\":64,\"classes\":10}");
+    struct model *m = graphs_build("{\"name\":\"resnet18\",\"image\":64,\"classes\":10}");
     struct tensor_type *types = calloc((size_t)m->layer_count, sizeof *types);
     CU_ASSERT_EQUAL(model_types(m, 32, types), RH_OK);
     char text[64];
@@ -230,109 +273,23 @@ static void test_types_for_a_batch(void)
     model_free(m);
 }
 
-#define NET(layers) "{\"name\":\"net\",\"input\":[3,8,8],\"layers\":[" layers "]}"
-#define CONV "{\"name\":\"c1\",\"op\":\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1}"
-
-static void test_json_residual(void)
+/* An absurd model has very many parameters, never a negative number of them. */
+static void test_elements_saturate(void)
 {
-    struct model *m = build(
-        NET(CONV ",{\"name\":\"n1\",\"op\":\"batch_norm2d\"},"
-                 "{\"name\":\"s\",\"op\":\"add\",\"inputs\":[\"n1\",\"c1\"]},"
-                 "{\"name\":\"skip\",\"op\":\"conv2d\",\"input\":\"input\",\"out\":4,\"kernel\":1,"
-                 "\"bias\":false},"
-                 "{\"name\":\"t\",\"op\":\"add\",\"inputs\":[\"s\",\"skip\"]},"
-                 "{\"name\":\"p\",\"op\":\"avg_pool2d\",\"output\":1},{\"name\":\"f\",\"op\":"
-                 "\"flatten\"},{\"name\":\"fc\",\"op\":\"linear\",\"out\":5}"));
-    CU_ASSERT_EQUAL(model_parameter_elements(m), 108 + 4 + 4 + 4 + 12 + 20 + 5);
-    CU_ASSERT_EQUAL(m->layers[2].inputs[0], 1);
-    CU_ASSERT_EQUAL(m->layers[2].inputs[1], 0);
-    CU_ASSERT_EQUAL(m->layers[3].inputs[0], MODEL_INPUT);
-    CU_ASSERT_EQUAL(m->layers[3].parameter_count, 1);
-    CU_ASSERT_EQUAL(m->state_count, 3);
-    model_free(m);
-}
-
-static void test_json_unknown_words(void)
-{
-    UNIT_ASSERT_CONTAINS(refused("\"resnet5O\""), "did you mean 'resnet50'?");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"resnet50\",\"clases\":10}"),
-                         "unknown key 'clases'; did you mean 'classes'?");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"mlp\",\"size\":[1,2]}"), "did you mean 'sizes'?");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"toy\",\"image\":3}"), "unknown key 'image'");
-    const char *op = refused(NET("{\"name\":\"c1\",\"op\":\"conv2\",\"out\":4,\"kernel\":3}"));
-    UNIT_ASSERT_CONTAINS(op, "layer 'c1'");
-    UNIT_ASSERT_CONTAINS(op, "unknown op 'conv2'; did you mean 'conv2d'?");
-    const char *key = refused(NET("{\"name\":\"c1\",\"op\":\"conv2d\",\"out\":4,\"kernle\":3}"));
-    UNIT_ASSERT_CONTAINS(key, "layer 'c1'");
-    UNIT_ASSERT_CONTAINS(key, "unknown key 'kernle'; did you mean 'kernel'?");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"net\",\"inputs\":[3],\"layers\":[]}"),
-                         "unknown key 'inputs'; did you mean 'input'?");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"vgg16\",\"image\":0}"), "'image' is 0");
-    UNIT_ASSERT_CONTAINS(refused("7"), "must be a name or an object");
-    UNIT_ASSERT_CONTAINS(refused("{\"file\":\"no/such.json\"}"), "no/such.json");
-}
-
-static void test_json_shapes(void)
-{
-    const char *rank = refused(NET("{\"name\":\"fc\",\"op\":\"linear\",\"out\":5}"));
-    UNIT_ASSERT_CONTAINS(rank, "layer 'fc' wants 2 dimensions with the batch");
-    UNIT_ASSERT_CONTAINS(rank, "(1, 3, 8, 8)");
-    const char *sum = refused(
-        NET(CONV ",{\"name\":\"p\",\"op\":\"max_pool2d\",\"kernel\":2},{\"name\":\"s\",\"op\":"
-                 "\"add\",\"inputs\":[\"c1\",\"p\"]}"));
-    UNIT_ASSERT_CONTAINS(sum, "layer 's'");
-    UNIT_ASSERT_CONTAINS(sum, "(1, 4, 8, 8)");
-    UNIT_ASSERT_CONTAINS(sum, "(1, 4, 4, 4)");
-    const char *groups =
-        refused(NET("{\"name\":\"g\",\"op\":\"conv2d\",\"out\":4,\"kernel\":1,\"groups\":2}"));
-    UNIT_ASSERT_CONTAINS(groups, "layer 'g': 3 channels in and 4 out do not divide into 2 groups");
-    UNIT_ASSERT_CONTAINS(refused(NET("{\"name\":\"c\",\"op\":\"conv2d\",\"out\":4,\"kernel\":9}")),
-                         "layer 'c'");
-    UNIT_ASSERT_CONTAINS(refused(NET("{\"name\":\"c\",\"op\":\"conv2d\",\"out\":0,\"kernel\":1}")),
-                         "'out' is 0");
-    UNIT_ASSERT_CONTAINS(refused(NET("{\"name\":\"c\",\"op\":\"conv2d\",\"kernel\":1}")),
-                         "key 'out' is missing");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"net\",\"input\":[3,0],\"layers\":[{}]}"),
-                         "size 1 must be a whole number from 1");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"net\",\"input\":[1,1,1,1,1],\"layers\":[{}]}"),
-                         "1 to 4 sizes");
-    UNIT_ASSERT_CONTAINS(refused("{\"name\":\"net\",\"input\":[3],\"layers\":[]}"),
-                         "at least 1 layer");
-}
-
-static void test_json_wiring(void)
-{
-    UNIT_ASSERT_CONTAINS(refused(NET(CONV "," CONV)), "layer 'c1' is there twice");
-    UNIT_ASSERT_CONTAINS(refused(NET("{\"name\":\"r\",\"op\":\"relu\",\"input\":\"later\"}")),
-                         "layer 'r': it reads 'later', which is no layer before it");
-    UNIT_ASSERT_CONTAINS(refused(NET("{\"name\":\"r\",\"op\":\"relu\",\"input\":\"r\"}")),
-                         "which is no layer before it");
-    UNIT_ASSERT_CONTAINS(refused(NET(CONV ",{\"name\":\"s\",\"op\":\"add\",\"inputs\":[\"c1\"]}")),
-                         "add needs 'inputs' with 2 names");
-    UNIT_ASSERT_CONTAINS(
-        refused(NET(CONV ",{\"name\":\"p\",\"op\":\"avg_pool2d\",\"kernel\":2,\"output\":1}")),
-        "exactly one of 'kernel' and 'output'");
-}
-
-/* A layer that nobody reads would have no gradient: refused when it is to be trained. */
-static void test_dead_layer(void)
-{
-    struct model *m = build(NET(CONV ",{\"name\":\"dead\",\"op\":\"relu\"},{\"name\":\"f\",\"op\":"
-                                     "\"flatten\",\"input\":\"c1\"},{\"name\":\"fc\",\"op\":"
-                                     "\"linear\",\"out\":5}"));
-    struct graph_options options = {
-        .batch = 2, .loss_weight = 1, .precision = DTYPE_F32, .training = true, .loss_slots = 1};
-    struct graph *graph = NULL;
-    CU_ASSERT_EQUAL(graph_new(m, &options, &graph), RH_INVALID);
-    UNIT_ASSERT_CONTAINS(fail_message(), "no layer reads 'dead' (layer 1 of 4)");
-    CU_ASSERT_PTR_NULL(graph);
+    struct model *m = graphs_build("{\"name\":\"huge\",\"input\":[2147483647],\"layers\":["
+                                   "{\"name\":\"a\",\"op\":\"linear\",\"out\":2147483647},"
+                                   "{\"name\":\"b\",\"op\":\"linear\",\"out\":2147483647},"
+                                   "{\"name\":\"c\",\"op\":\"linear\",\"out\":2147483647}]}");
+    CU_ASSERT_EQUAL(model_parameter_elements(m), INT64_MAX);
     model_free(m);
 }
 
 /* A refused layer leaves the model as it was. */
 static void test_refused_layer_is_taken_back(void)
 {
-    struct model *m = build(NET(CONV));
+    struct model *m =
+        graphs_build("{\"name\":\"net\",\"input\":[3,8,8],\"layers\":[{\"name\":\"c1\",\"op\":"
+                     "\"conv2d\",\"out\":4,\"kernel\":3,\"padding\":1}]}");
     int layer = -1;
     struct conv_options options = {.kernel = 99, .bias = true};
     CU_ASSERT_EQUAL(model_conv2d(m, "c2", 0, 4, options, &layer), RH_INVALID);
@@ -362,10 +319,12 @@ static float *values_of(const struct model *m, const char *name, uint64_t seed)
 /* The same name in another model, at another place, starts with the same values. */
 static void test_init_is_a_function_of_seed_and_name(void)
 {
-    struct model *a = build("{\"name\":\"a\",\"input\":[6],\"layers\":[{\"name\":\"x\",\"op\":"
-                            "\"linear\",\"out\":6},{\"name\":\"w\",\"op\":\"linear\",\"out\":9}]}");
-    struct model *b = build("{\"name\":\"b\",\"input\":[6],\"layers\":[{\"name\":\"w\",\"op\":"
-                            "\"linear\",\"out\":9},{\"name\":\"v\",\"op\":\"linear\",\"out\":9}]}");
+    struct model *a =
+        graphs_build("{\"name\":\"a\",\"input\":[6],\"layers\":[{\"name\":\"x\",\"op\":"
+                     "\"linear\",\"out\":6},{\"name\":\"w\",\"op\":\"linear\",\"out\":9}]}");
+    struct model *b =
+        graphs_build("{\"name\":\"b\",\"input\":[6],\"layers\":[{\"name\":\"w\",\"op\":"
+                     "\"linear\",\"out\":9},{\"name\":\"v\",\"op\":\"linear\",\"out\":9}]}");
     float *one = values_of(a, "w.weight", 7);
     float *same = values_of(b, "w.weight", 7);
     float *seed = values_of(b, "w.weight", 8);
@@ -385,7 +344,7 @@ static void test_init_is_a_function_of_seed_and_name(void)
  * deviation 1 for embeddings. */
 static void test_init_ranges(void)
 {
-    struct model *m = build("\"resnet18\"");
+    struct model *m = graphs_build("\"resnet18\"");
     float *conv = values_of(m, "layer1.0.conv1.weight", 1);
     double bound = 1 / sqrt(64.0 * 9);
     double largest = 0;
@@ -406,7 +365,7 @@ static void test_init_ranges(void)
     state_init(&m->states[0], state);
     CU_ASSERT_EQUAL(state[0], 0);
     model_free(m);
-    m = build("\"embedding-linear\"");
+    m = graphs_build("\"embedding-linear\"");
     float *table = values_of(m, "embedding.weight", 1);
     double sum = 0;
     double squares = 0;
@@ -428,12 +387,10 @@ static const struct unit_test tests[] = {
     {"resnet50 cut", test_resnet50_cut, NULL},
     {"resnet50 names", test_resnet50_names, NULL},
     {"other names", test_other_names, NULL},
+    {"resnet layers", test_resnet_layers, NULL},
+    {"activation shapes", test_activation_shapes, NULL},
     {"types for a batch", test_types_for_a_batch, NULL},
-    {"json residual", test_json_residual, NULL},
-    {"json unknown words", test_json_unknown_words, NULL},
-    {"json shapes", test_json_shapes, NULL},
-    {"json wiring", test_json_wiring, NULL},
-    {"dead layer", test_dead_layer, NULL},
+    {"elements saturate", test_elements_saturate, NULL},
     {"refused layer is taken back", test_refused_layer_is_taken_back, NULL},
     {"init is a function of seed and name", test_init_is_a_function_of_seed_and_name, NULL},
     {"init ranges", test_init_ranges, NULL},

@@ -211,6 +211,38 @@ static void test_lying_header(void)
     remove_folder(folder, path);
 }
 
+/* A header ends where its length says, not at a NUL that hides what comes after. */
+static void test_nul_in_header(void)
+{
+    static const char header[] = "{}\0{\"w\":7}    ";
+    char *folder = new_folder();
+    char *path = text_format("%s/a.safetensors", folder);
+    unsigned char bytes[8 + sizeof header - 1] = {sizeof header - 1};
+    struct safetensors file;
+    memcpy(bytes + 8, header, sizeof header - 1);
+    write_bytes(path, bytes, sizeof bytes);
+    CU_ASSERT_EQUAL(safetensors_read(path, &file), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(fail_message(), "NUL byte at 2 of its 14");
+    safetensors_free(&file);
+    remove_folder(folder, path);
+}
+
+/* tf32 is a way to compute: such numbers are stored, and come back, as fp32. */
+static void test_tf32_is_stored_as_fp32(void)
+{
+    char *folder = new_folder();
+    char *path = text_format("%s/a.safetensors", folder);
+    const struct named_tensor tensor = {"w", {DTYPE_TF32, {1, {6}}}, weights};
+    struct safetensors file;
+    CU_ASSERT_EQUAL(safetensors_write(path, &tensor, 1), RH_OK);
+    CU_ASSERT_EQUAL(safetensors_read(path, &file), RH_OK);
+    CU_ASSERT_EQUAL(file.count, 1);
+    if (file.count == 1)
+        CU_ASSERT_EQUAL(file.tensors[0].type.dtype, DTYPE_F32);
+    safetensors_free(&file);
+    remove_folder(folder, path);
+}
+
 static void test_overlap(void)
 {
     char *folder = new_folder();
@@ -277,6 +309,8 @@ static const struct unit_test tests[] = {
     {"cut off at every length", test_cut_off_at_every_length, NULL},
     {"not such a file", test_not_such_a_file, NULL},
     {"lying header", test_lying_header, NULL},
+    {"NUL in header", test_nul_in_header, NULL},
+    {"tf32 is stored as fp32", test_tf32_is_stored_as_fp32, NULL},
     {"overlap", test_overlap, NULL},
     {"missing range", test_missing_range, NULL},
     {"unknown type", test_unknown_type, NULL},
