@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "api/tensor.h"
+#include "backends/backend.h"
 #include "base/memory.h"
 
 static enum rh_status open_cluster(struct rh_cluster *c, const char *text, int devices)

@@ -3,7 +3,8 @@
 #ifndef REHEARSE_COMM_RUN_H
 #define REHEARSE_COMM_RUN_H
 
-#include "backends/backend.h"
+#include "base/status.h"
+#include "op/type.h"
 
 /* A dense tensor of the caller on a local device (gpus: the host). `data` is host memory that
  * mirrors it: read before the run for inputs, written after it for outputs. */
@@ -13,6 +14,10 @@ struct comm_tensor {
     void *data;
 };
 
+struct backend;
+struct session;
+
+/* An open session of a backend, with `gpus` local devices. */
 struct comm_run {
     const struct backend *backend;
     struct session *session;
