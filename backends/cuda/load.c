@@ -5,17 +5,12 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "backends/cuda/load.h"
-#include "base/memory.h"
 
-/* What the program's session is: the module and its own session. */
-struct session {
-    const struct backend *module;
-    struct session *inner;
-};
+/* The module's backend, whose sessions the program gets; it stays open. */
+static const struct backend *module;
 
 static void *open_beside_program(void)
 {
@@ -29,76 +24,69 @@ static void *open_beside_program(void)
     return dlopen(file, RTLD_NOW);
 }
 
-static enum rh_status open_module(const struct backend **module)
+static enum rh_status open_module(void)
 {
+    if (module)
+        return RH_OK;
     const char *given = getenv("REHEARSE_CUDA_MODULE");
     void *handle = given ? dlopen(given, RTLD_NOW) : open_beside_program();
     if (!handle && !given)
         handle = dlopen(PKGLIBDIR "/rehearse-cuda.so", RTLD_NOW);
     if (!handle)
         return fail(RH_FAILED, "cannot load the cuda backend: %s", dlerror());
-    *module = dlsym(handle, "backend_cuda_module");
-    return *module ? RH_OK : fail(RH_FAILED, "the cuda module has no backend: %s", dlerror());
+    module = dlsym(handle, "backend_cuda_module");
+    return module ? RH_OK : fail(RH_FAILED, "the cuda module has no backend: %s", dlerror());
 }
 
 static enum rh_status probe(char version[128])
 {
-    const struct backend *module = NULL;
-    RETURN_IF_FAILED(open_module(&module));
+    RETURN_IF_FAILED(open_module());
     return module->probe(version);
 }
 
 static enum rh_status open_session(const struct backend_options *options, struct session **session)
 {
-    struct session *s = memory_new(sizeof *s);
-    enum rh_status status = open_module(&s->module);
-    if (status == RH_OK)
-        status = s->module->open(options, &s->inner);
-    if (status != RH_OK) {
-        free(s);
-        s = NULL;
-    }
-    *session = s;
-    return status;
+    *session = NULL;
+    RETURN_IF_FAILED(open_module());
+    return module->open(options, session);
 }
 
 static enum rh_status describe(struct session *s, int device, struct device_description *out)
 {
-    return s->module->describe(s->inner, device, out);
+    return module->describe(s, device, out);
 }
 
 static enum rh_status load(struct session *s, const struct plan *plan)
 {
-    return s->module->load(s->inner, plan);
+    return module->load(s, plan);
 }
 
 static enum rh_status run(struct session *s, const struct run_order *order,
                           const struct backend_feed *feed, struct result *result)
 {
-    return s->module->run(s->inner, order, feed, result);
+    return module->run(s, order, feed, result);
 }
 
 static enum rh_status write_values(struct session *s, int worker, int buffer, const void *data,
                                    size_t bytes)
 {
-    return s->module->write(s->inner, worker, buffer, data, bytes);
+    return module->write(s, worker, buffer, data, bytes);
 }
 
 static enum rh_status read_values(struct session *s, int worker, int buffer, void *data,
                                   size_t bytes)
 {
-    return s->module->read(s->inner, worker, buffer, data, bytes);
+    return module->read(s, worker, buffer, data, bytes);
 }
 
 static void unload(struct session *s)
 {
-    s->module->unload(s->inner);
+    module->unload(s);
 }
 
 static void close_session(struct session *s)
 {
-    s->module->close(s->inner);
-    free(s);
+    module->close(s);
 }
 
 const struct backend backend_cuda = {
