@@ -1,30 +1,8 @@
-/* libFuzzer target: any bytes as an nvidia-smi matrix, with and without a device named. Not built
- * by default: clang -fsanitize=fuzzer,address,undefined with src/platform, src/op and src/base. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "platform/import.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* libFuzzer target: any bytes as an nvidia-smi matrix. Not built by default:
+ * clang -fsanitize=fuzzer,address,undefined with src/platform, src/op and src/base. */
+#include "fuzz_import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct platform *platform; /* opened once: the fuzzer's loop has no other place */
-    char *text = malloc(size + 1);
-    if (!text || (!platform && platform_open(&platform) != RH_OK))
-        abort();
-    memcpy(text, data, size);
-    text[size] = '\0';
-    const char *const devices[] = {NULL, "a100-sxm4-40gb", "rtx-3090"};
-    for (int i = 0; i < 3; i++) {
-        struct import import = {platform, "fuzz", devices[i], "fuzz"};
-        struct node_record *node = NULL;
-        if (import_smi(&import, text, &node) == RH_OK) {
-            cJSON_Delete(node_to_json(&node->model));
-            node_free(node);
-        }
-    }
-    free(text);
-    return 0;
+    return fuzz_import(import_smi, data, size);
 }
