@@ -40,20 +40,10 @@ void numbers_free(struct numbers *n)
     free(n);
 }
 
-static enum rh_status check_dtype(const struct instruction *in, const struct view *view)
-{
-    enum dtype dtype = view->type.dtype;
-    if (dtype == DTYPE_BF16 || dtype == DTYPE_F16)
-        return fail(RH_INVALID, "'%s': numbers are computed in fp32; an operand is %s", in->name,
-                    dtype_name(dtype));
-    return RH_OK;
-}
-
 /* A dense view is used where it lies; a strided one through a dense copy. */
 static enum rh_status open_operand(struct numbers *n, int worker, const struct instruction *in,
                                    const struct view *view, struct cpu_tensor *tensor)
 {
-    RETURN_IF_FAILED(check_dtype(in, view));
     tensor->type = view->type;
     tensor->data = areas_view(&n->areas, worker, view);
     if (view_is_dense(view))

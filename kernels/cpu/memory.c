@@ -39,7 +39,7 @@ static enum rh_status copy(const struct cpu_call *call)
     return RH_OK;
 }
 
-/* Only fp32 to fp32 gets here: cpu_run refuses the rest. */
+/* Both sides are fp32 here: cpu_run converts. */
 enum rh_status cpu_cast(const struct cpu_call *call)
 {
     return copy(call);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "op/convert.h"
 
 enum rh_status values_open(struct values *v, const struct experiment *e,
                            const struct strategy_plan *plan)
@@ -12,9 +13,6 @@ enum rh_status values_open(struct values *v, const struct experiment *e,
     struct dataset_column columns[DATASET_COLUMNS];
     struct tensor_type target;
     *v = (struct values){.experiment = e, .plan = plan};
-    if (e->training.precision != DTYPE_F32 && e->training.precision != DTYPE_TF32)
-        return fail(RH_INVALID, "experiment '%s': numbers are computed in fp32; precision is %s",
-                    e->name, dtype_name(e->training.precision));
     RETURN_IF_FAILED(graph_target_type(m, e->training.loss, 1, &target));
     struct tensor_type output = model_output_type(m, m->layer_count - 1);
     columns[DATASET_INPUT] = (struct dataset_column){m->input.shape, m->input.dtype, 0};
@@ -192,6 +190,25 @@ static int64_t first_row(const struct samples *s, int pass, const int coordinate
     return pass * s->samples_per_pass + share + s->first;
 }
 
+/* Datasets hold fp32: what is stored in less is rounded here. */
+static enum rh_status fill_rows(const struct values *v, const struct buffer *buffer, int step,
+                                int64_t first, void *data)
+{
+    int column = buffer->use == USE_INPUT ? DATASET_INPUT : DATASET_TARGET;
+    int64_t batch = v->experiment->batch * v->experiment->training.accumulate;
+    int64_t elements = shape_elements(&buffer->type.shape);
+    bool low = dtype_is_low(buffer->type.dtype);
+    void *rows = low ? memory_new_array((size_t)elements, sizeof(float)) : data;
+    enum rh_status status =
+        dataset_rows(v->dataset, column, step, batch, first, buffer->samples.count, rows);
+    if (!low)
+        return status;
+    if (status == RH_OK)
+        convert_from_f32(buffer->type.dtype, rows, data, elements);
+    free(rows);
+    return status;
+}
+
 enum rh_status values_fill(void *context, int worker, int step, int pass,
                            const struct buffer *buffer, const int coordinate[MESH_MAX_AXES],
                            void *data)
@@ -206,7 +223,5 @@ enum rh_status values_fill(void *context, int worker, int step, int pass,
         control[CONTROL_LOSS_SLOT] = (float)step;
         return RH_OK;
     }
-    int column = buffer->use == USE_INPUT ? DATASET_INPUT : DATASET_TARGET;
-    return dataset_rows(v->dataset, column, step, v->experiment->batch * t->accumulate,
-                        first_row(&buffer->samples, pass, coordinate), buffer->samples.count, data);
+    return fill_rows(v, buffer, step, first_row(&buffer->samples, pass, coordinate), data);
 }
