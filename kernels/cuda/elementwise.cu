@@ -1,37 +1,46 @@
 #include "kernels/cuda/launch.cuh"
 
-__global__ static void relu(const float *x, float *y, int64_t n)
+template <typename T> __global__ static void relu(const T *x, T *y, int64_t n)
 {
     FOR_EACH(i, n)
-        y[i] = x[i] > 0 ? x[i] : 0;
+        store(&y[i], wide(x[i]) > 0 ? wide(x[i]) : 0);
 }
 
-__global__ static void relu_grad(const float *gy, const float *y, float *gx, int64_t n)
+template <typename T> __global__ static void relu_grad(const T *gy, const T *y, T *gx, int64_t n)
 {
     FOR_EACH(i, n)
-        gx[i] = y[i] > 0 ? gy[i] : 0;
+        store(&gx[i], wide(y[i]) > 0 ? wide(gy[i]) : 0);
 }
 
-__global__ static void add(const float *a, const float *b, float *y, int64_t n)
+template <typename T> __global__ static void add(const T *a, const T *b, T *y, int64_t n)
 {
     FOR_EACH(i, n)
-        y[i] = a[i] + b[i];
+        store(&y[i], wide(a[i]) + wide(b[i]));
 }
 
-__global__ static void scale_add(const float *x, float *y, float alpha, float beta, int64_t n)
+template <typename T>
+__global__ static void scale_add(const T *x, T *y, float alpha, float beta, int64_t n)
 {
     FOR_EACH(i, n)
-        y[i] = beta != 0 ? alpha * x[i] + beta * y[i] : alpha * x[i];
+        store(&y[i], beta != 0 ? alpha * wide(x[i]) + beta * wide(y[i]) : alpha * wide(x[i]));
 }
 
-/* One block a column. */
-__global__ static void column_sums(const float *x, float *sum, int64_t rows, int64_t columns,
-                                   int accumulate)
+template <typename From, typename To>
+__global__ static void cast(const From *x, To *y, int64_t n)
 {
-    for (int64_t c = blockIdx.x; c < columns; c += gridDim.x) {
+    FOR_EACH(i, n)
+        store(&y[i], wide(x[i]));
+}
+
+/* One block a channel, in a fixed order: always the same sum. */
+template <typename T>
+__global__ static void channel_sums(const T *x, float *sum, int64_t rows, int64_t channels,
+                                    int64_t area, int accumulate)
+{
+    for (int64_t c = blockIdx.x; c < channels; c += gridDim.x) {
         float mine = 0;
-        for (int64_t r = threadIdx.x; r < rows; r += blockDim.x)
-            mine += x[r * columns + c];
+        for (int64_t i = threadIdx.x; i < rows * area; i += blockDim.x)
+            mine += wide(x[(i / area * channels + c) * area + i % area]);
         float total = block_sum(mine);
         if (threadIdx.x == 0)
             sum[c] = accumulate ? sum[c] + total : total;
@@ -53,32 +62,50 @@ __global__ static void strided_copy(const T *from, T *to, struct strided shape, 
     }
 }
 
-extern "C" void kernel_relu(cudaStream_t s, const float *x, float *y, int64_t n)
+extern "C" void kernel_relu(cudaStream_t s, enum kernel_type type, const void *x, void *y, int64_t n)
 {
-    relu<<<blocks_for(n), threads_per_block, 0, s>>>(x, y, n);
+    WITH_TYPE(type, relu<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)x, (T *)y, n));
 }
 
-extern "C" void kernel_relu_grad(cudaStream_t s, const float *gy, const float *y, float *gx, int64_t n)
+extern "C" void kernel_relu_grad(cudaStream_t s, enum kernel_type type, const void *gy, const void *y,
+                                 void *gx, int64_t n)
 {
-    relu_grad<<<blocks_for(n), threads_per_block, 0, s>>>(gy, y, gx, n);
+    WITH_TYPE(type, relu_grad<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)gy, (const T *)y,
+                                                                          (T *)gx, n));
 }
 
-extern "C" void kernel_add(cudaStream_t s, const float *a, const float *b, float *y, int64_t n)
+extern "C" void kernel_add(cudaStream_t s, enum kernel_type type, const void *a, const void *b,
+                           void *y, int64_t n)
 {
-    add<<<blocks_for(n), threads_per_block, 0, s>>>(a, b, y, n);
+    WITH_TYPE(type, add<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)a, (const T *)b,
+                                                                    (T *)y, n));
 }
 
-extern "C" void kernel_scale_add(cudaStream_t s, const float *x, float *y, float alpha, float beta,
-                                 int64_t n)
+extern "C" void kernel_scale_add(cudaStream_t s, enum kernel_type type, const void *x, void *y,
+                                 float alpha, float beta, int64_t n)
 {
-    scale_add<<<blocks_for(n), threads_per_block, 0, s>>>(x, y, alpha, beta, n);
+    WITH_TYPE(type, scale_add<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)x, (T *)y, alpha,
+                                                                          beta, n));
 }
 
-extern "C" void kernel_column_sums(cudaStream_t s, const float *x, float *sum, int64_t rows,
-                                   int64_t columns, int accumulate)
+template <typename From>
+static void cast_from(cudaStream_t s, const From *x, enum kernel_type to, void *y, int64_t n)
 {
-    int blocks = (int)(columns < 16384 ? columns : 16384);
-    column_sums<<<blocks, threads_per_block, 0, s>>>(x, sum, rows, columns, accumulate);
+    WITH_TYPE(to, cast<<<blocks_for(n), threads_per_block, 0, s>>>(x, (T *)y, n));
+}
+
+extern "C" void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x, enum kernel_type to,
+                            void *y, int64_t n)
+{
+    WITH_TYPE(from, cast_from(s, (const T *)x, to, y, n));
+}
+
+extern "C" void kernel_channel_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum,
+                                    int64_t rows, int64_t channels, int64_t area, int accumulate)
+{
+    int blocks = (int)(channels < 16384 ? channels : 16384);
+    WITH_TYPE(type, channel_sums<<<blocks, threads_per_block, 0, s>>>((const T *)x, sum, rows,
+                                                                      channels, area, accumulate));
 }
 
 extern "C" void kernel_strided_copy(cudaStream_t s, const void *from, void *to, struct strided shape,
@@ -87,10 +114,14 @@ extern "C" void kernel_strided_copy(cudaStream_t s, const void *from, void *to, 
     int64_t n = 1;
     for (int d = 0; d < shape.rank; d++)
         n *= shape.dim[d];
+    int blocks = blocks_for(n);
     if (element_bytes == 8)
-        strided_copy<<<blocks_for(n), threads_per_block, 0, s>>>((const double *)from, (double *)to,
-                                                                 shape, n);
+        strided_copy<<<blocks, threads_per_block, 0, s>>>((const int64_t *)from, (int64_t *)to, shape,
+                                                          n);
+    else if (element_bytes == 2)
+        strided_copy<<<blocks, threads_per_block, 0, s>>>((const int16_t *)from, (int16_t *)to, shape,
+                                                          n);
     else
-        strided_copy<<<blocks_for(n), threads_per_block, 0, s>>>((const float *)from, (float *)to,
-                                                                 shape, n);
+        strided_copy<<<blocks, threads_per_block, 0, s>>>((const int32_t *)from, (int32_t *)to, shape,
+                                                          n);
 }

@@ -1,5 +1,6 @@
-/* Our own CUDA kernels, as C calls that launch on a stream: fp32, dense, row-major. What cuBLASLt
- * and cuDNN do better is not here. Errors show as cudaGetLastError of the caller. */
+/* Our own CUDA kernels, as C calls that launch on a stream: dense, row-major. What cuBLASLt and cuDNN
+ * do better is not here. `type` is the element type of the void pointers, computed in fp32; parameters,
+ * their gradients and statistics are fp32. Errors show as cudaGetLastError of the caller. */
 #ifndef REHEARSE_KERNELS_CUDA_KERNELS_H
 #define REHEARSE_KERNELS_CUDA_KERNELS_H
 
@@ -10,15 +11,22 @@
 extern "C" {
 #endif
 
+enum kernel_type { KERNEL_F32, KERNEL_BF16, KERNEL_F16 };
+
 /* elementwise.cu */
-void kernel_relu(cudaStream_t s, const float *x, float *y, int64_t n);
-void kernel_relu_grad(cudaStream_t s, const float *gy, const float *y, float *gx, int64_t n);
-void kernel_add(cudaStream_t s, const float *a, const float *b, float *y, int64_t n);
-void kernel_scale_add(cudaStream_t s, const float *x, float *y, float alpha, float beta, int64_t n);
-/* Rows of `columns`: y[r, c] += bias[c]; sums over rows (added to `sum` if accumulate). */
-void kernel_column_sums(cudaStream_t s, const float *x, float *sum, int64_t rows, int64_t columns,
-                        int accumulate);
-/* Strided views of rank 5 at most to each other, element by element (4 or 8 bytes each). */
+void kernel_relu(cudaStream_t s, enum kernel_type type, const void *x, void *y, int64_t n);
+void kernel_relu_grad(cudaStream_t s, enum kernel_type type, const void *gy, const void *y, void *gx,
+                      int64_t n);
+void kernel_add(cudaStream_t s, enum kernel_type type, const void *a, const void *b, void *y,
+                int64_t n);
+void kernel_scale_add(cudaStream_t s, enum kernel_type type, const void *x, void *y, float alpha,
+                      float beta, int64_t n);
+void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x, enum kernel_type to, void *y,
+                 int64_t n);
+/* sum[c] over rows and `area` of x[rows, channels, area]; added to `sum` if accumulate. */
+void kernel_channel_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum,
+                         int64_t rows, int64_t channels, int64_t area, int accumulate);
+/* Strided views of rank 5 at most to each other, element by element (2, 4 or 8 bytes each). */
 struct strided {
     int rank;
     int64_t dim[5], from[5], to[5];
@@ -30,45 +38,49 @@ void kernel_strided_copy(cudaStream_t s, const void *from, void *to, struct stri
 struct window {
     int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
 };
-void kernel_max_pool(cudaStream_t s, const float *x, float *y, int64_t planes, int h, int w, int oh,
-                     int ow, struct window window);
-void kernel_max_pool_grad(cudaStream_t s, const float *gy, const float *x, const float *y,
-                          float *gx, int64_t planes, int h, int w, int oh, int ow,
+void kernel_max_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y, int64_t planes,
+                     int h, int w, int oh, int ow, struct window window);
+void kernel_max_pool_grad(cudaStream_t s, enum kernel_type type, const void *gy, const void *x,
+                          const void *y, void *gx, int64_t planes, int h, int w, int oh, int ow,
                           struct window window);
 /* adaptive: windows from floor and ceil of the output's cells */
-void kernel_avg_pool(cudaStream_t s, const float *x, float *y, int64_t planes, int h, int w, int oh,
-                     int ow, struct window window, int adaptive);
-void kernel_avg_pool_grad(cudaStream_t s, const float *gy, float *gx, int64_t planes, int h, int w,
-                          int oh, int ow, struct window window, int adaptive);
+void kernel_avg_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y, int64_t planes,
+                     int h, int w, int oh, int ow, struct window window, int adaptive);
+void kernel_avg_pool_grad(cudaStream_t s, enum kernel_type type, const void *gy, void *gx,
+                          int64_t planes, int h, int w, int oh, int ow, struct window window,
+                          int adaptive);
 
 /* norm.cu: [n, c, area] */
-void kernel_batch_norm(cudaStream_t s, const float *x, const float *gamma, const float *beta,
-                       float *mean, float *var, int64_t *count, float *y, float *save_mean,
-                       float *save_invstd, int n, int c, int64_t area, float epsilon,
-                       float momentum, int training);
-void kernel_batch_norm_input_grad(cudaStream_t s, const float *gy, const float *x,
-                                  const float *gamma, const float *mean, const float *invstd,
-                                  float *gx, int n, int c, int64_t area);
-void kernel_batch_norm_weight_grad(cudaStream_t s, const float *gy, const float *x,
-                                   const float *mean, const float *invstd, float *ggamma,
-                                   float *gbeta, int n, int c, int64_t area, int accumulate);
+void kernel_batch_norm(cudaStream_t s, enum kernel_type type, const void *x, const float *gamma,
+                       const float *beta, float *mean, float *var, int64_t *count, void *y,
+                       float *save_mean, float *save_invstd, int n, int c, int64_t area,
+                       float epsilon, float momentum, int training);
+void kernel_batch_norm_input_grad(cudaStream_t s, enum kernel_type type, const void *gy,
+                                  const void *x, const float *gamma, const float *mean,
+                                  const float *invstd, void *gx, int n, int c, int64_t area);
+void kernel_batch_norm_weight_grad(cudaStream_t s, enum kernel_type type, const void *gy,
+                                   const void *x, const float *mean, const float *invstd,
+                                   float *ggamma, float *gbeta, int n, int c, int64_t area,
+                                   int accumulate);
 
 /* loss.cu: `losses` is indexed by the slot in control */
-void kernel_mse(cudaStream_t s, const float *x, const float *t, const float *control, float *losses,
-                int64_t n, float scale, int accumulate);
-void kernel_mse_grad(cudaStream_t s, const float *x, const float *t, float *gx, int64_t n,
-                     float scale);
-void kernel_cross_entropy(cudaStream_t s, const float *x, const int64_t *t, const float *control,
-                          float *losses, int rows, int classes, float weight, int sum,
-                          int accumulate);
-void kernel_cross_entropy_grad(cudaStream_t s, const float *x, const int64_t *t, float *gx,
-                               int rows, int classes, float weight, int sum);
+void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
+                const float *control, float *losses, int64_t n, float scale, int accumulate);
+void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t, void *gx,
+                     int64_t n, float scale);
+void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, const void *x, const int64_t *t,
+                          const float *control, float *losses, int rows, int classes, float weight,
+                          int sum, int accumulate);
+void kernel_cross_entropy_grad(cudaStream_t s, enum kernel_type type, const void *x,
+                               const int64_t *t, void *gx, int rows, int classes, float weight,
+                               int sum);
 
 /* embedding.cu */
-void kernel_embedding(cudaStream_t s, const int64_t *index, const float *w, float *y, int64_t rows,
-                      int64_t width);
-void kernel_embedding_grad(cudaStream_t s, const float *gy, const int64_t *index, float *gw,
-                           int64_t rows, int64_t width, int64_t vocabulary, int accumulate);
+void kernel_embedding(cudaStream_t s, enum kernel_type type, const int64_t *index, const void *w,
+                      void *y, int64_t rows, int64_t width);
+void kernel_embedding_grad(cudaStream_t s, enum kernel_type type, const void *gy,
+                           const int64_t *index, float *gw, int64_t rows, int64_t width,
+                           int64_t vocabulary, int accumulate);
 
 /* optimizer.cu: tables of device pointers, one launch for all parameters */
 struct optimizer_table {

@@ -1,8 +1,11 @@
-/* How our kernels are launched: grids that cover n elements with a stride. */
+/* How our kernels are launched: grids that cover n elements with a stride, and element types that
+ * are stored in 16 bits and computed in fp32. */
 #ifndef REHEARSE_KERNELS_CUDA_LAUNCH_CUH
 #define REHEARSE_KERNELS_CUDA_LAUNCH_CUH
 
 #include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "kernels/cuda/kernels.h"
 
@@ -18,6 +21,52 @@ static inline int blocks_for(int64_t n)
 #define FOR_EACH(i, n)                                                                             \
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < (n);                       \
          i += (int64_t)gridDim.x * blockDim.x)
+
+/* An element in fp32, and back, rounded to the nearest. */
+static __device__ inline float wide(float x)
+{
+    return x;
+}
+static __device__ inline float wide(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+static __device__ inline float wide(__half x)
+{
+    return __half2float(x);
+}
+static __device__ inline void store(float *to, float x)
+{
+    *to = x;
+}
+static __device__ inline void store(__nv_bfloat16 *to, float x)
+{
+    *to = __float2bfloat16(x);
+}
+static __device__ inline void store(__half *to, float x)
+{
+    *to = __float2half(x);
+}
+
+/* Runs the statement with T as the C++ type of `type`. */
+#define WITH_TYPE(type, ...)                                                                       \
+    switch (type) {                                                                                \
+    case KERNEL_BF16: {                                                                            \
+        using T = __nv_bfloat16;                                                                   \
+        __VA_ARGS__;                                                                               \
+        break;                                                                                     \
+    }                                                                                              \
+    case KERNEL_F16: {                                                                             \
+        using T = __half;                                                                          \
+        __VA_ARGS__;                                                                               \
+        break;                                                                                     \
+    }                                                                                              \
+    default: {                                                                                     \
+        using T = float;                                                                           \
+        __VA_ARGS__;                                                                               \
+        break;                                                                                     \
+    }                                                                                              \
+    }
 
 /* Sum over a block of at most 1024 threads; every thread gets it. */
 static __device__ inline float block_sum(float value)

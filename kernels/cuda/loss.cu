@@ -2,28 +2,30 @@
 
 enum { LOSS_SLOT = 1, IGNORED = -100 }; /* op.h: CONTROL_LOSS_SLOT; torch's ignore_index */
 
-static __device__ void store(float *losses, const float *control, float value, int accumulate)
+static __device__ void store_loss(float *losses, const float *control, float value, int accumulate)
 {
     float *slot = &losses[(int)control[LOSS_SLOT]];
     *slot = accumulate ? *slot + value : value;
 }
 
 /* One block: losses are small beside everything else, and the order of the sum stays the same. */
-__global__ static void mse(const float *x, const float *t, const float *control, float *losses,
-                           int64_t n, float scale, int accumulate)
+template <typename T>
+__global__ static void mse(const T *x, const T *t, const float *control, float *losses, int64_t n,
+                           float scale, int accumulate)
 {
     float sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
-        sum += (x[i] - t[i]) * (x[i] - t[i]);
+        sum += (wide(x[i]) - wide(t[i])) * (wide(x[i]) - wide(t[i]));
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        store(losses, control, sum * scale, accumulate);
+        store_loss(losses, control, sum * scale, accumulate);
 }
 
-__global__ static void mse_grad(const float *x, const float *t, float *gx, int64_t n, float scale)
+template <typename T>
+__global__ static void mse_grad(const T *x, const T *t, T *gx, int64_t n, float scale)
 {
     FOR_EACH(i, n)
-        gx[i] = 2 * (x[i] - t[i]) * scale;
+        store(&gx[i], 2 * (wide(x[i]) - wide(t[i])) * scale);
 }
 
 static __device__ float counted(const int64_t *t, int rows)
@@ -34,7 +36,8 @@ static __device__ float counted(const int64_t *t, int rows)
     return block_sum(count);
 }
 
-__global__ static void cross_entropy(const float *x, const int64_t *t, const float *control,
+template <typename T>
+__global__ static void cross_entropy(const T *x, const int64_t *t, const float *control,
                                      float *losses, int rows, int classes, float weight, int sum_all,
                                      int accumulate)
 {
@@ -43,64 +46,70 @@ __global__ static void cross_entropy(const float *x, const int64_t *t, const flo
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
         if (t[r] == IGNORED)
             continue;
-        const float *row = x + (int64_t)r * classes;
-        float most = row[0], total = 0;
+        const T *row = x + (int64_t)r * classes;
+        float most = wide(row[0]), total = 0;
         for (int k = 1; k < classes; k++)
-            most = fmaxf(most, row[k]);
+            most = fmaxf(most, wide(row[k]));
         for (int k = 0; k < classes; k++)
-            total += expf(row[k] - most);
-        sum += logf(total) + most - row[t[r]];
+            total += expf(wide(row[k]) - most);
+        sum += logf(total) + most - wide(row[t[r]]);
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        store(losses, control, weight * (sum_all ? sum : sum / count), accumulate);
+        store_loss(losses, control, weight * (sum_all ? sum : sum / count), accumulate);
 }
 
 /* One block a row. */
-__global__ static void cross_entropy_grad(const float *x, const int64_t *t, float *gx, int rows,
+template <typename T>
+__global__ static void cross_entropy_grad(const T *x, const int64_t *t, T *gx, int rows,
                                           int classes, float weight, int sum_all)
 {
     __shared__ float most;
     float scale = weight / (sum_all ? 1.0f : counted(t, rows));
     int r = blockIdx.x;
-    const float *row = x + (int64_t)r * classes;
+    const T *row = x + (int64_t)r * classes;
     if (threadIdx.x == 0) {
-        most = row[0];
+        most = wide(row[0]);
         for (int k = 1; k < classes; k++)
-            most = fmaxf(most, row[k]);
+            most = fmaxf(most, wide(row[k]));
     }
     __syncthreads();
     float total = 0;
     for (int k = threadIdx.x; k < classes; k += blockDim.x)
-        total += expf(row[k] - most);
+        total += expf(wide(row[k]) - most);
     total = block_sum(total);
     for (int k = threadIdx.x; k < classes; k += blockDim.x) {
-        float p = expf(row[k] - most) / total - (k == t[r] ? 1.0f : 0.0f);
-        gx[(int64_t)r * classes + k] = t[r] == IGNORED ? 0 : p * scale;
+        float p = expf(wide(row[k]) - most) / total - (k == t[r] ? 1.0f : 0.0f);
+        store(&gx[(int64_t)r * classes + k], t[r] == IGNORED ? 0 : p * scale);
     }
 }
 
-extern "C" void kernel_mse(cudaStream_t s, const float *x, const float *t, const float *control,
-                           float *losses, int64_t n, float scale, int accumulate)
+extern "C" void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
+                           const float *control, float *losses, int64_t n, float scale, int accumulate)
 {
-    mse<<<1, 1024, 0, s>>>(x, t, control, losses, n, scale, accumulate);
+    WITH_TYPE(type, mse<<<1, 1024, 0, s>>>((const T *)x, (const T *)t, control, losses, n, scale,
+                                           accumulate));
 }
 
-extern "C" void kernel_mse_grad(cudaStream_t s, const float *x, const float *t, float *gx, int64_t n,
-                                float scale)
+extern "C" void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
+                                void *gx, int64_t n, float scale)
 {
-    mse_grad<<<blocks_for(n), threads_per_block, 0, s>>>(x, t, gx, n, scale);
+    WITH_TYPE(type, mse_grad<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)x, (const T *)t,
+                                                                         (T *)gx, n, scale));
 }
 
-extern "C" void kernel_cross_entropy(cudaStream_t s, const float *x, const int64_t *t,
-                                     const float *control, float *losses, int rows, int classes,
-                                     float weight, int sum, int accumulate)
+extern "C" void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, const void *x,
+                                     const int64_t *t, const float *control, float *losses, int rows,
+                                     int classes, float weight, int sum, int accumulate)
 {
-    cross_entropy<<<1, 1024, 0, s>>>(x, t, control, losses, rows, classes, weight, sum, accumulate);
+    WITH_TYPE(type, cross_entropy<<<1, 1024, 0, s>>>((const T *)x, t, control, losses, rows, classes,
+                                                     weight, sum, accumulate));
 }
 
-extern "C" void kernel_cross_entropy_grad(cudaStream_t s, const float *x, const int64_t *t, float *gx,
-                                          int rows, int classes, float weight, int sum)
+extern "C" void kernel_cross_entropy_grad(cudaStream_t s, enum kernel_type type, const void *x,
+                                          const int64_t *t, void *gx, int rows, int classes,
+                                          float weight, int sum)
 {
-    cross_entropy_grad<<<rows, 128, 0, s>>>(x, t, gx, rows, classes, weight, sum);
+    WITH_TYPE(type, cross_entropy_grad<<<rows, 128, 0, s>>>((const T *)x, t, (T *)gx, rows, classes,
+                                                            weight, sum));
 }

@@ -6,8 +6,9 @@ static __device__ inline int64_t place(int64_t i, int c, int channel, int64_t ar
     return (i / area * c + channel) * area + i % area;
 }
 
-__global__ static void batch_norm(const float *x, const float *gamma, const float *beta, float *mean,
-                                  float *var, int64_t *count, float *y, float *save_mean,
+template <typename T>
+__global__ static void batch_norm(const T *x, const float *gamma, const float *beta, float *mean,
+                                  float *var, int64_t *count, T *y, float *save_mean,
                                   float *save_invstd, int n, int c, int64_t area, float epsilon,
                                   float momentum, int training)
 {
@@ -18,11 +19,11 @@ __global__ static void batch_norm(const float *x, const float *gamma, const floa
     if (training) {
         float sum = 0;
         for (int64_t i = threadIdx.x; i < cells; i += blockDim.x)
-            sum += x[place(i, c, channel, area)];
+            sum += wide(x[place(i, c, channel, area)]);
         m = block_sum(sum) / (float)cells;
         float squares = 0;
         for (int64_t i = threadIdx.x; i < cells; i += blockDim.x) {
-            float d = x[place(i, c, channel, area)] - m;
+            float d = wide(x[place(i, c, channel, area)]) - m;
             squares += d * d;
         }
         v = block_sum(squares) / (float)cells;
@@ -39,12 +40,13 @@ __global__ static void batch_norm(const float *x, const float *gamma, const floa
     float scale = gamma[channel] / sqrtf(v + epsilon);
     for (int64_t i = threadIdx.x; i < cells; i += blockDim.x) {
         int64_t at = place(i, c, channel, area);
-        y[at] = (x[at] - m) * scale + beta[channel];
+        store(&y[at], (wide(x[at]) - m) * scale + beta[channel]);
     }
 }
 
-__global__ static void batch_norm_input_grad(const float *gy, const float *x, const float *gamma,
-                                             const float *mean, const float *invstd, float *gx, int n,
+template <typename T>
+__global__ static void batch_norm_input_grad(const T *gy, const T *x, const float *gamma,
+                                             const float *mean, const float *invstd, T *gx, int n,
                                              int c, int64_t area)
 {
     int channel = blockIdx.x;
@@ -52,19 +54,21 @@ __global__ static void batch_norm_input_grad(const float *gy, const float *x, co
     float sum = 0, dot = 0;
     for (int64_t i = threadIdx.x; i < cells; i += blockDim.x) {
         int64_t at = place(i, c, channel, area);
-        sum += gy[at];
-        dot += gy[at] * (x[at] - mean[channel]);
+        sum += wide(gy[at]);
+        dot += wide(gy[at]) * (wide(x[at]) - mean[channel]);
     }
     sum = block_sum(sum) / (float)cells;
     dot = block_sum(dot) / (float)cells;
     float s = invstd[channel];
     for (int64_t i = threadIdx.x; i < cells; i += blockDim.x) {
         int64_t at = place(i, c, channel, area);
-        gx[at] = gamma[channel] * s * (gy[at] - sum - (x[at] - mean[channel]) * s * s * dot);
+        float centred = wide(x[at]) - mean[channel];
+        store(&gx[at], gamma[channel] * s * (wide(gy[at]) - sum - centred * s * s * dot));
     }
 }
 
-__global__ static void batch_norm_weight_grad(const float *gy, const float *x, const float *mean,
+template <typename T>
+__global__ static void batch_norm_weight_grad(const T *gy, const T *x, const float *mean,
                                               const float *invstd, float *ggamma, float *gbeta, int n,
                                               int c, int64_t area, int accumulate)
 {
@@ -73,8 +77,8 @@ __global__ static void batch_norm_weight_grad(const float *gy, const float *x, c
     float sum = 0, dot = 0;
     for (int64_t i = threadIdx.x; i < cells; i += blockDim.x) {
         int64_t at = place(i, c, channel, area);
-        sum += gy[at];
-        dot += gy[at] * (x[at] - mean[channel]);
+        sum += wide(gy[at]);
+        dot += wide(gy[at]) * (wide(x[at]) - mean[channel]);
     }
     sum = block_sum(sum);
     dot = block_sum(dot) * invstd[channel];
@@ -84,28 +88,29 @@ __global__ static void batch_norm_weight_grad(const float *gy, const float *x, c
     }
 }
 
-extern "C" void kernel_batch_norm(cudaStream_t s, const float *x, const float *gamma,
-                                  const float *beta, float *mean, float *var, int64_t *count, float *y,
-                                  float *save_mean, float *save_invstd, int n, int c, int64_t area,
-                                  float epsilon, float momentum, int training)
+extern "C" void kernel_batch_norm(cudaStream_t s, enum kernel_type type, const void *x,
+                                  const float *gamma, const float *beta, float *mean, float *var,
+                                  int64_t *count, void *y, float *save_mean, float *save_invstd, int n,
+                                  int c, int64_t area, float epsilon, float momentum, int training)
 {
-    batch_norm<<<c, 512, 0, s>>>(x, gamma, beta, mean, var, count, y, save_mean, save_invstd, n, c,
-                                 area, epsilon, momentum, training);
+    WITH_TYPE(type, batch_norm<<<c, 512, 0, s>>>((const T *)x, gamma, beta, mean, var, count, (T *)y,
+                                                 save_mean, save_invstd, n, c, area, epsilon, momentum,
+                                                 training));
 }
 
-extern "C" void kernel_batch_norm_input_grad(cudaStream_t s, const float *gy, const float *x,
-                                             const float *gamma, const float *mean,
-                                             const float *invstd, float *gx, int n, int c,
-                                             int64_t area)
+extern "C" void kernel_batch_norm_input_grad(cudaStream_t s, enum kernel_type type, const void *gy,
+                                             const void *x, const float *gamma, const float *mean,
+                                             const float *invstd, void *gx, int n, int c, int64_t area)
 {
-    batch_norm_input_grad<<<c, 512, 0, s>>>(gy, x, gamma, mean, invstd, gx, n, c, area);
+    WITH_TYPE(type, batch_norm_input_grad<<<c, 512, 0, s>>>((const T *)gy, (const T *)x, gamma, mean,
+                                                            invstd, (T *)gx, n, c, area));
 }
 
-extern "C" void kernel_batch_norm_weight_grad(cudaStream_t s, const float *gy, const float *x,
-                                              const float *mean, const float *invstd, float *ggamma,
-                                              float *gbeta, int n, int c, int64_t area,
+extern "C" void kernel_batch_norm_weight_grad(cudaStream_t s, enum kernel_type type, const void *gy,
+                                              const void *x, const float *mean, const float *invstd,
+                                              float *ggamma, float *gbeta, int n, int c, int64_t area,
                                               int accumulate)
 {
-    batch_norm_weight_grad<<<c, 512, 0, s>>>(gy, x, mean, invstd, ggamma, gbeta, n, c, area,
-                                             accumulate);
+    WITH_TYPE(type, batch_norm_weight_grad<<<c, 512, 0, s>>>((const T *)gy, (const T *)x, mean, invstd,
+                                                             ggamma, gbeta, n, c, area, accumulate));
 }

@@ -17,7 +17,8 @@ static __device__ range adaptive_rows(int o, int outputs, int size)
     return {o * size / outputs, ((o + 1) * size + outputs - 1) / outputs};
 }
 
-__global__ static void max_pool(const float *x, float *y, int64_t planes, int h, int w, int oh, int ow,
+template <typename T>
+__global__ static void max_pool(const T *x, T *y, int64_t planes, int h, int w, int oh, int ow,
                                 struct window k)
 {
     FOR_EACH(i, planes * oh * ow) {
@@ -28,29 +29,30 @@ __global__ static void max_pool(const float *x, float *y, int64_t planes, int h,
         float best = -INFINITY;
         for (int a = r.from; a < r.to; a++)
             for (int b = c.from; b < c.to; b++) {
-                float value = x[(plane * h + a) * w + b];
+                float value = wide(x[(plane * h + a) * w + b]);
                 if (value > best || isnan(value))
                     best = value;
             }
-        y[i] = best;
+        store(&y[i], best);
     }
 }
 
 /* Each input gathers from the windows whose first maximum it is: no atomics, so always the same sum. */
-__global__ static void max_pool_grad(const float *gy, const float *x, const float *y, float *gx,
+template <typename T>
+__global__ static void max_pool_grad(const T *gy, const T *x, const T *y, T *gx,
                                      int64_t planes, int h, int w, int oh, int ow, struct window k)
 {
     FOR_EACH(i, planes * h * w) {
         int64_t plane = i / (h * w);
         int a = (int)(i / w % h), b = (int)(i % w);
-        const float *px = x + plane * h * w;
+        const T *px = x + plane * h * w;
         float sum = 0;
         int p_first = (a + k.padding_h - k.kernel_h + k.stride_h) / k.stride_h;
         int q_first = (b + k.padding_w - k.kernel_w + k.stride_w) / k.stride_w;
         for (int p = p_first < 0 ? 0 : p_first; p < oh && p * k.stride_h - k.padding_h <= a; p++)
             for (int q = q_first < 0 ? 0 : q_first; q < ow && q * k.stride_w - k.padding_w <= b; q++) {
                 int64_t o = (plane * oh + p) * ow + q;
-                if (px[a * w + b] != y[o])
+                if (wide(px[a * w + b]) != wide(y[o]))
                     continue;
                 range r = rows_of(p, h, k.kernel_h, k.stride_h, k.padding_h);
                 range c = rows_of(q, w, k.kernel_w, k.stride_w, k.padding_w);
@@ -59,16 +61,17 @@ __global__ static void max_pool_grad(const float *gy, const float *x, const floa
                     for (int v = c.from; v < c.to && first; v++) {
                         if (u == a && v >= b)
                             break;
-                        first = px[u * w + v] != y[o];
+                        first = wide(px[u * w + v]) != wide(y[o]);
                     }
                 if (first)
-                    sum += gy[o];
+                    sum += wide(gy[o]);
             }
-        gx[i] = sum;
+        store(&gx[i], sum);
     }
 }
 
-__global__ static void avg_pool(const float *x, float *y, int64_t planes, int h, int w, int oh, int ow,
+template <typename T>
+__global__ static void avg_pool(const T *x, T *y, int64_t planes, int h, int w, int oh, int ow,
                                 struct window k, int adaptive)
 {
     FOR_EACH(i, planes * oh * ow) {
@@ -81,13 +84,14 @@ __global__ static void avg_pool(const float *x, float *y, int64_t planes, int h,
         float sum = 0;
         for (int a = r.from; a < r.to; a++)
             for (int b = c.from; b < c.to; b++)
-                sum += x[(plane * h + a) * w + b];
+                sum += wide(x[(plane * h + a) * w + b]);
         int cells = adaptive ? (r.to - r.from) * (c.to - c.from) : k.kernel_h * k.kernel_w;
-        y[i] = sum / (float)cells;
+        store(&y[i], sum / (float)cells);
     }
 }
 
-__global__ static void avg_pool_grad(const float *gy, float *gx, int64_t planes, int h, int w, int oh,
+template <typename T>
+__global__ static void avg_pool_grad(const T *gy, T *gx, int64_t planes, int h, int w, int oh,
                                      int ow, struct window k, int adaptive)
 {
     FOR_EACH(i, planes * h * w) {
@@ -105,37 +109,40 @@ __global__ static void avg_pool_grad(const float *gy, float *gx, int64_t planes,
                 if (b < c.from || b >= c.to)
                     continue;
                 int cells = adaptive ? (r.to - r.from) * (c.to - c.from) : k.kernel_h * k.kernel_w;
-                sum += gy[(plane * oh + p) * ow + q] / (float)cells;
+                sum += wide(gy[(plane * oh + p) * ow + q]) / (float)cells;
             }
         }
-        gx[i] = sum;
+        store(&gx[i], sum);
     }
 }
 
-extern "C" void kernel_max_pool(cudaStream_t s, const float *x, float *y, int64_t planes, int h, int w,
-                                int oh, int ow, struct window k)
+extern "C" void kernel_max_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y,
+                                int64_t planes, int h, int w, int oh, int ow, struct window k)
 {
-    max_pool<<<blocks_for(planes * oh * ow), threads_per_block, 0, s>>>(x, y, planes, h, w, oh, ow, k);
+    WITH_TYPE(type, max_pool<<<blocks_for(planes * oh * ow), threads_per_block, 0, s>>>(
+                        (const T *)x, (T *)y, planes, h, w, oh, ow, k));
 }
 
-extern "C" void kernel_max_pool_grad(cudaStream_t s, const float *gy, const float *x, const float *y,
-                                     float *gx, int64_t planes, int h, int w, int oh, int ow,
-                                     struct window k)
+extern "C" void kernel_max_pool_grad(cudaStream_t s, enum kernel_type type, const void *gy,
+                                     const void *x, const void *y, void *gx, int64_t planes, int h,
+                                     int w, int oh, int ow, struct window k)
 {
-    max_pool_grad<<<blocks_for(planes * h * w), threads_per_block, 0, s>>>(gy, x, y, gx, planes, h, w,
-                                                                           oh, ow, k);
+    WITH_TYPE(type, max_pool_grad<<<blocks_for(planes * h * w), threads_per_block, 0, s>>>(
+                        (const T *)gy, (const T *)x, (const T *)y, (T *)gx, planes, h, w, oh, ow, k));
 }
 
-extern "C" void kernel_avg_pool(cudaStream_t s, const float *x, float *y, int64_t planes, int h, int w,
-                                int oh, int ow, struct window k, int adaptive)
+extern "C" void kernel_avg_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y,
+                                int64_t planes, int h, int w, int oh, int ow, struct window k,
+                                int adaptive)
 {
-    avg_pool<<<blocks_for(planes * oh * ow), threads_per_block, 0, s>>>(x, y, planes, h, w, oh, ow, k,
-                                                                        adaptive);
+    WITH_TYPE(type, avg_pool<<<blocks_for(planes * oh * ow), threads_per_block, 0, s>>>(
+                        (const T *)x, (T *)y, planes, h, w, oh, ow, k, adaptive));
 }
 
-extern "C" void kernel_avg_pool_grad(cudaStream_t s, const float *gy, float *gx, int64_t planes, int h,
-                                     int w, int oh, int ow, struct window k, int adaptive)
+extern "C" void kernel_avg_pool_grad(cudaStream_t s, enum kernel_type type, const void *gy, void *gx,
+                                     int64_t planes, int h, int w, int oh, int ow, struct window k,
+                                     int adaptive)
 {
-    avg_pool_grad<<<blocks_for(planes * h * w), threads_per_block, 0, s>>>(gy, gx, planes, h, w, oh,
-                                                                           ow, k, adaptive);
+    WITH_TYPE(type, avg_pool_grad<<<blocks_for(planes * h * w), threads_per_block, 0, s>>>(
+                        (const T *)gy, (T *)gx, planes, h, w, oh, ow, k, adaptive));
 }
