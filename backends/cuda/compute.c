@@ -23,6 +23,13 @@ static int64_t elements(const struct call *c, int operand)
     return shape_elements(shape(c, operand));
 }
 
+/* The element type of an operand as kernels know it. */
+static enum kernel_type type_of(const struct call *c, int operand)
+{
+    enum dtype dtype = c->views[operand].type.dtype;
+    return dtype == DTYPE_BF16 ? KERNEL_BF16 : dtype == DTYPE_F16 ? KERNEL_F16 : KERNEL_F32;
+}
+
 static enum rh_status product(struct call *c, const void *a, const void *b, void *out)
 {
     float one = 1;
@@ -43,8 +50,32 @@ static enum rh_status linear(struct call *c)
     }
     RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
     if (c->in->compute.write_count > 1)
-        kernel_column_sums(c->stream, c->at[0], c->at[write + 1], shape(c, 0)->dim[0],
-                           shape(c, 0)->dim[1], c->in->compute.op.accumulate);
+        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1],
+                            shape(c, 0)->dim[0], shape(c, 0)->dim[1], 1,
+                            c->in->compute.op.accumulate);
+    return RH_OK;
+}
+
+/* cuDNN gives the gradient in the type of its operands: fp16 and bf16 wait at the workspace's end
+ * and are added up in fp32. */
+static enum rh_status conv2d_weight_grad(struct call *c)
+{
+    const struct ready *r = c->ready;
+    const struct shape *gy = shape(c, 0);
+    int write = c->in->compute.read_count;
+    int add = c->in->compute.op.accumulate;
+    float one = 1;
+    float beta = add && !r->narrow_bytes ? 1 : 0;
+    size_t room = c->s->workspace_bytes - r->narrow_bytes;
+    void *gw = r->narrow_bytes ? (char *)c->workspace + room : c->at[write];
+    DNN_DO(cudnnConvolutionBackwardFilter(
+        c->s->dnn, &one, r->x, c->at[1], r->y, c->at[0], r->convolution,
+        (cudnnConvolutionBwdFilterAlgo_t)r->algorithm, c->workspace, room, &beta, r->w, gw));
+    if (r->narrow_bytes)
+        kernel_widen(c->stream, type_of(c, 0), gw, c->at[write], elements(c, write), add);
+    if (c->in->compute.write_count > 1)
+        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1], gy->dim[0],
+                            gy->dim[1], gy->dim[2] * gy->dim[3], add);
     return RH_OK;
 }
 
@@ -53,7 +84,6 @@ static enum rh_status conv2d(struct call *c)
     const struct ready *r = c->ready;
     float one = 1;
     float zero = 0;
-    float beta = c->in->compute.op.accumulate ? 1 : 0;
     int write = c->in->compute.read_count;
     size_t room = c->s->workspace_bytes;
     DNN_DO(cudnnSetStream(c->s->dnn, c->stream));
@@ -71,15 +101,7 @@ static enum rh_status conv2d(struct call *c)
                                             (cudnnConvolutionBwdDataAlgo_t)r->algorithm,
                                             c->workspace, room, &zero, r->x, c->at[write]));
         return RH_OK;
-    default:
-        DNN_DO(cudnnConvolutionBackwardFilter(c->s->dnn, &one, r->x, c->at[1], r->y, c->at[0],
-                                              r->convolution,
-                                              (cudnnConvolutionBwdFilterAlgo_t)r->algorithm,
-                                              c->workspace, room, &beta, r->w, c->at[write]));
-        if (c->in->compute.write_count > 1)
-            DNN_DO(cudnnConvolutionBackwardBias(c->s->dnn, &one, r->y, c->at[0], &beta, r->bias,
-                                                c->at[write + 1]));
-        return RH_OK;
+    default: return conv2d_weight_grad(c);
     }
 }
 
@@ -90,17 +112,18 @@ static void batch_norm(struct call *c)
     int n = (int)x->dim[0];
     int channels = (int)x->dim[1];
     int64_t area = x->dim[2] * x->dim[3];
+    enum kernel_type type = type_of(c, 0);
     void **at = c->at;
     if (op->kind == OP_batch_norm2d)
-        kernel_batch_norm(c->stream, at[0], at[1], at[2], at[3], at[4], at[5], at[6],
+        kernel_batch_norm(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5], at[6],
                           op->norm.training ? at[7] : NULL, op->norm.training ? at[8] : NULL, n,
                           channels, area, (float)op->norm.epsilon, (float)op->norm.momentum,
                           op->norm.training);
     else if (op->kind == OP_batch_norm2d_input_grad)
-        kernel_batch_norm_input_grad(c->stream, at[0], at[1], at[2], at[3], at[4], at[5], n,
+        kernel_batch_norm_input_grad(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5], n,
                                      channels, area);
     else
-        kernel_batch_norm_weight_grad(c->stream, at[0], at[1], at[2], at[3], at[4], at[5], n,
+        kernel_batch_norm_weight_grad(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5], n,
                                       channels, area, op->accumulate);
 }
 
@@ -116,19 +139,21 @@ static void pool(struct call *c)
     int64_t planes = x->dim[0] * x->dim[1];
     int h = (int)x->dim[2], w = (int)x->dim[3], oh = (int)y->dim[2], ow = (int)y->dim[3];
     int adaptive = op->window.output_h > 0;
+    enum kernel_type type = type_of(c, 0);
     switch (op->kind) {
     case OP_max_pool2d:
-        kernel_max_pool(c->stream, c->at[0], c->at[write], planes, h, w, oh, ow, k);
+        kernel_max_pool(c->stream, type, c->at[0], c->at[write], planes, h, w, oh, ow, k);
         break;
     case OP_max_pool2d_grad:
-        kernel_max_pool_grad(c->stream, c->at[0], c->at[1], c->at[2], c->at[write], planes, h, w,
-                             oh, ow, k);
+        kernel_max_pool_grad(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], planes, h,
+                             w, oh, ow, k);
         break;
     case OP_avg_pool2d:
-        kernel_avg_pool(c->stream, c->at[0], c->at[write], planes, h, w, oh, ow, k, adaptive);
+        kernel_avg_pool(c->stream, type, c->at[0], c->at[write], planes, h, w, oh, ow, k, adaptive);
         break;
     default:
-        kernel_avg_pool_grad(c->stream, c->at[0], c->at[write], planes, h, w, oh, ow, k, adaptive);
+        kernel_avg_pool_grad(c->stream, type, c->at[0], c->at[write], planes, h, w, oh, ow, k,
+                             adaptive);
         break;
     }
 }
@@ -142,19 +167,21 @@ static void loss(struct call *c)
     float scale = op->loss.sum ? weight : weight / (float)n;
     int rows = (int)shape(c, 0)->dim[0];
     int classes = (int)(rows ? n / rows : 0);
+    enum kernel_type type = type_of(c, 0);
     switch (op->kind) {
     case OP_mse_loss:
-        kernel_mse(c->stream, c->at[0], c->at[1], c->at[2], c->at[write], n, scale, op->accumulate);
+        kernel_mse(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], n, scale,
+                   op->accumulate);
         break;
     case OP_mse_loss_grad:
-        kernel_mse_grad(c->stream, c->at[0], c->at[1], c->at[write], n, scale);
+        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], c->at[write], n, scale);
         break;
     case OP_cross_entropy:
-        kernel_cross_entropy(c->stream, c->at[0], c->at[1], c->at[2], c->at[write], rows, classes,
-                             weight, op->loss.sum, op->accumulate);
+        kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], rows,
+                             classes, weight, op->loss.sum, op->accumulate);
         break;
     default:
-        kernel_cross_entropy_grad(c->stream, c->at[0], c->at[1], c->at[write], rows, classes,
+        kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], c->at[write], rows, classes,
                                   weight, op->loss.sum);
         break;
     }
@@ -193,6 +220,7 @@ static enum rh_status dispatch(struct call *c)
 {
     const struct op *op = &c->in->compute.op;
     int write = c->in->compute.read_count;
+    enum kernel_type type = type_of(c, 0);
     switch (op_class(op->kind)) {
     case OP_CLASS_MATMUL: return linear(c);
     case OP_CLASS_CONVOLUTION: return conv2d(c);
@@ -203,17 +231,19 @@ static enum rh_status dispatch(struct call *c)
     default: break;
     }
     switch (op->kind) {
-    case OP_relu: kernel_relu(c->stream, c->at[0], c->at[write], elements(c, 0)); break;
+    case OP_relu: kernel_relu(c->stream, type, c->at[0], c->at[write], elements(c, 0)); break;
     case OP_relu_grad:
-        kernel_relu_grad(c->stream, c->at[0], c->at[1], c->at[write], elements(c, 0));
+        kernel_relu_grad(c->stream, type, c->at[0], c->at[1], c->at[write], elements(c, 0));
         break;
-    case OP_add: kernel_add(c->stream, c->at[0], c->at[1], c->at[write], elements(c, 0)); break;
+    case OP_add:
+        kernel_add(c->stream, type, c->at[0], c->at[1], c->at[write], elements(c, 0));
+        break;
     case OP_embedding:
-        kernel_embedding(c->stream, c->at[0], c->at[1], c->at[write], elements(c, 0),
+        kernel_embedding(c->stream, type_of(c, 1), c->at[0], c->at[1], c->at[write], elements(c, 0),
                          shape(c, 1)->dim[1]);
         break;
     case OP_embedding_weight_grad:
-        kernel_embedding_grad(c->stream, c->at[0], c->at[1], c->at[write], elements(c, 1),
+        kernel_embedding_grad(c->stream, type, c->at[0], c->at[1], c->at[write], elements(c, 1),
                               shape(c, write)->dim[1], shape(c, write)->dim[0], op->accumulate);
         break;
     case OP_zero:
@@ -221,7 +251,7 @@ static enum rh_status dispatch(struct call *c)
         break;
     case OP_scale_add:
     case OP_bucket_copy:
-        kernel_scale_add(c->stream, c->at[0], c->at[write], (float)op->scale_add.alpha,
+        kernel_scale_add(c->stream, type, c->at[0], c->at[write], (float)op->scale_add.alpha,
                          op->kind == OP_scale_add ? (float)op->scale_add.beta : 0, elements(c, 0));
         break;
     case OP_pack: kernel_pack(c->stream, c->ready->table, c->ready->rows, c->ready->longest); break;
@@ -230,8 +260,7 @@ static enum rh_status dispatch(struct call *c)
                       op->accumulate);
         break;
     case OP_cast:
-        CUDA_DO(cudaMemcpyAsync(c->at[write], c->at[0], type_bytes(&c->views[0].type),
-                                cudaMemcpyDeviceToDevice, c->stream));
+        kernel_cast(c->stream, type, c->at[0], type_of(c, write), c->at[write], elements(c, 0));
         break;
     default:
         return fail(RH_INVALID, "'%s': the cuda backend has no kernel for %s", c->in->name,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "op/convert.h"
 
 /* Workspace that a convolution or a product may ask for. */
 static const size_t workspace_most = (size_t)256 << 20;
@@ -21,88 +22,32 @@ static const struct tensor_type *operand(const struct role *role, const struct i
     return &role->views[in->compute.view_first + index].type;
 }
 
-static cublasComputeType_t product_type(const struct op *op)
+static cudnnDataType_t picture_type(enum dtype dtype)
 {
-    return op->compute == DTYPE_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-}
-
-/* Column-major C (m x n) = op(A) op(B): a row-major matrix is the transpose of a column-major one.
- */
-static enum rh_status make_product(struct session *s, struct ready *r, const struct op *op,
-                                   int64_t m, int64_t n, int64_t k, bool transpose_a,
-                                   bool transpose_b, const void *bias)
-{
-    cublasOperation_t yes = CUBLAS_OP_T;
-    cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t found;
-    int count = 0;
-    LT_DO(cublasLtMatmulDescCreate(&r->product, product_type(op), CUDA_R_32F));
-    if (transpose_a)
-        LT_DO(cublasLtMatmulDescSetAttribute(r->product, CUBLASLT_MATMUL_DESC_TRANSA, &yes,
-                                             sizeof yes));
-    if (transpose_b)
-        LT_DO(cublasLtMatmulDescSetAttribute(r->product, CUBLASLT_MATMUL_DESC_TRANSB, &yes,
-                                             sizeof yes));
-    if (bias) {
-        cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-        LT_DO(cublasLtMatmulDescSetAttribute(r->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                             sizeof epilogue));
-        LT_DO(cublasLtMatmulDescSetAttribute(r->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                             sizeof bias));
-    }
-    LT_DO(cublasLtMatrixLayoutCreate(&r->a, CUDA_R_32F, (uint64_t)(transpose_a ? k : m),
-                                     (uint64_t)(transpose_a ? m : k), transpose_a ? k : m));
-    LT_DO(cublasLtMatrixLayoutCreate(&r->b, CUDA_R_32F, (uint64_t)(transpose_b ? n : k),
-                                     (uint64_t)(transpose_b ? k : n), transpose_b ? n : k));
-    LT_DO(cublasLtMatrixLayoutCreate(&r->c, CUDA_R_32F, (uint64_t)m, (uint64_t)n, m));
-    LT_DO(cublasLtMatmulPreferenceCreate(&preference));
-    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                         &s->workspace_bytes, sizeof s->workspace_bytes);
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(s->lt, r->product, r->a, r->b, r->c,
-                                                           r->c, preference, 1, &found, &count);
-    cublasLtMatmulPreferenceDestroy(preference);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0)
-        return fail(RH_FAILED, "cuBLASLt has no algorithm for a %lld x %lld x %lld product",
-                    (long long)m, (long long)n, (long long)k);
-    r->product_algorithm = found.algo;
-    return RH_OK;
-}
-
-static enum rh_status ready_linear(struct session *s, int worker, const struct role *role,
-                                   const struct instruction *in, struct ready *r)
-{
-    const struct op *op = &in->compute.op;
-    const struct shape *first = &operand(role, in, 0)->shape;  /* x or gy */
-    const struct shape *second = &operand(role, in, 1)->shape; /* w or x */
-    const struct view *bias =
-        in->compute.read_count > 2 ? &role->views[in->compute.view_first + 2] : NULL;
-    switch (op->kind) {
-    case OP_linear: /* y' (o x n) = w (o x i) x' */
-        return make_product(s, r, op, second->dim[0], first->dim[0], first->dim[1], true, false,
-                            bias ? view_pointer(s, worker, bias) : NULL);
-    case OP_linear_input_grad: /* gx' (i x n) = w' gy' */
-        return make_product(s, r, op, second->dim[1], first->dim[0], first->dim[1], false, false,
-                            NULL);
-    default: /* gw' (i x o) = x' gy */
-        return make_product(s, r, op, second->dim[1], first->dim[1], first->dim[0], false, true,
-                            NULL);
-    }
+    return dtype == DTYPE_BF16  ? CUDNN_DATA_BFLOAT16
+           : dtype == DTYPE_F16 ? CUDNN_DATA_HALF
+                                : CUDNN_DATA_FLOAT;
 }
 
 static enum rh_status describe_picture(cudnnTensorDescriptor_t *descriptor,
                                        const struct tensor_type *t)
 {
     DNN_DO(cudnnCreateTensorDescriptor(descriptor));
-    DNN_DO(cudnnSetTensor4dDescriptor(*descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT,
+    DNN_DO(cudnnSetTensor4dDescriptor(*descriptor, CUDNN_TENSOR_NCHW, picture_type(t->dtype),
                                       (int)t->shape.dim[0], (int)t->shape.dim[1],
                                       (int)t->shape.dim[2], (int)t->shape.dim[3]));
     return RH_OK;
 }
 
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
 static void need_workspace(struct session *s, size_t bytes)
 {
     if (bytes > s->workspace_bytes)
-        s->workspace_bytes = bytes;
+        s->workspace_bytes = whole_lines(bytes);
 }
 
 /* The fastest by cuDNN's own estimate whose workspace is not too large. */
@@ -118,7 +63,7 @@ static void need_workspace(struct session *s, size_t bytes)
                 continue;                                                                          \
             chosen = true;                                                                         \
             r->algorithm = (int)found[i].algo;                                                     \
-            need_workspace(s, found[i].memory);                                                    \
+            need_workspace(s, found[i].memory + r->narrow_bytes);                                  \
         }                                                                                          \
         if (!chosen)                                                                               \
             return fail(RH_FAILED, "cuDNN has no algorithm for '%s'", in->name);                   \
@@ -140,7 +85,7 @@ static enum rh_status ready_conv2d(struct session *s, const struct role *role,
     one.shape.dim[0] = one.shape.dim[2] = one.shape.dim[3] = 1;
     RETURN_IF_FAILED(describe_picture(&r->bias, &one));
     DNN_DO(cudnnCreateFilterDescriptor(&r->w));
-    DNN_DO(cudnnSetFilter4dDescriptor(r->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW,
+    DNN_DO(cudnnSetFilter4dDescriptor(r->w, picture_type(y->dtype), CUDNN_TENSOR_NCHW,
                                       (int)w->shape.dim[0], (int)w->shape.dim[1],
                                       (int)w->shape.dim[2], (int)w->shape.dim[3]));
     DNN_DO(cudnnCreateConvolutionDescriptor(&r->convolution));
@@ -150,7 +95,9 @@ static enum rh_status ready_conv2d(struct session *s, const struct role *role,
         CUDNN_DATA_FLOAT));
     DNN_DO(cudnnSetConvolutionGroupCount(r->convolution, op->window.groups));
     DNN_DO(cudnnSetConvolutionMathType(
-        r->convolution, op->compute == DTYPE_TF32 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH));
+        r->convolution, op->compute == DTYPE_F32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH));
+    if (weights && dtype_is_low(y->dtype))
+        r->narrow_bytes = whole_lines(type_bytes(&(struct tensor_type){y->dtype, w->shape}));
     if (forward)
         CHOOSE(Forward, cudnnConvolutionFwdAlgoPerf_t, r->x, r->w, r->convolution, r->y);
     else if (weights)
@@ -225,16 +172,58 @@ static void ready_host(struct session *s, int worker, const struct role *role,
     }
 }
 
+/* Whether the library or kernel of this op takes fp16 and bf16 there. */
+static bool takes_low(const struct op *op, int operand, int reads)
+{
+    switch (op->kind) {
+    case OP_linear_weight_grad:
+    case OP_conv2d_weight_grad:
+    case OP_embedding_weight_grad:
+    case OP_mse_loss:
+    case OP_cross_entropy: return operand < reads && operand < 2;
+    case OP_batch_norm2d: return operand == 0 || operand == reads;
+    case OP_batch_norm2d_input_grad: return operand < 2 || operand == reads;
+    case OP_batch_norm2d_weight_grad: return operand < 2;
+    case OP_pack:
+    case OP_unpack:
+    case OP_sgd:
+    case OP_adam:
+    case OP_adamw: return false;
+    default: return true;
+    }
+}
+
+static enum dtype stored(enum dtype dtype)
+{
+    return dtype == DTYPE_TF32 ? DTYPE_F32 : dtype;
+}
+
+/* On a GPU the operands that may be fp16 or bf16 are all of one type. */
+static enum rh_status check_type(const struct role *role, const struct instruction *in, int index,
+                                 enum dtype *common)
+{
+    const struct op *op = &in->compute.op;
+    enum dtype dtype = stored(operand(role, in, index)->dtype);
+    bool takes = takes_low(op, index, in->compute.read_count);
+    if (dtype == DTYPE_I64 || dtype == DTYPE_I32 || op->kind == OP_cast)
+        return RH_OK;
+    if (takes && *common == DTYPE_COUNT)
+        *common = dtype;
+    if (takes ? dtype != *common : dtype_is_low(dtype))
+        return fail(RH_INVALID, "'%s': operand %d of %s is %s; the cuda backend wants %s there",
+                    in->name, index, op_name(op->kind), dtype_name(dtype),
+                    dtype_name(takes ? *common : DTYPE_F32));
+    return RH_OK;
+}
+
 static enum rh_status check_operands(const struct role *role, const struct instruction *in)
 {
+    bool on_host = role->streams[in->stream].device == role->gpus;
+    enum dtype common = DTYPE_COUNT;
     for (int i = 0; i < in->compute.read_count + in->compute.write_count; i++) {
-        const struct view *view = &role->views[in->compute.view_first + i];
-        if (view->type.dtype == DTYPE_BF16 || view->type.dtype == DTYPE_F16)
-            return fail(
-                RH_INVALID,
-                "'%s': the cuda backend computes fp32 and tf32 in this version; an operand is %s",
-                in->name, dtype_name(view->type.dtype));
-        if (!view_is_dense(view))
+        if (!on_host)
+            RETURN_IF_FAILED(check_type(role, in, i, &common));
+        if (!view_is_dense(&role->views[in->compute.view_first + i]))
             return fail(RH_INVALID, "'%s': operand %d of %s is strided", in->name, i,
                         op_name(in->compute.op.kind));
     }
@@ -253,7 +242,7 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     switch (in->compute.op.kind) {
     case OP_linear:
     case OP_linear_input_grad:
-    case OP_linear_weight_grad: return ready_linear(s, worker, role, in, r);
+    case OP_linear_weight_grad: return ready_product(s, worker, role, in, r);
     case OP_conv2d:
     case OP_conv2d_input_grad:
     case OP_conv2d_weight_grad: return ready_conv2d(s, role, in, r);

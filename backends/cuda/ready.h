@@ -15,7 +15,8 @@ struct ready {
     cudnnTensorDescriptor_t x, y, bias;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t convolution;
-    int algorithm; /* of the direction */
+    int algorithm;       /* of the direction */
+    size_t narrow_bytes; /* of a weight gradient in fp16 or bf16, before it is widened */
     /* tables in device memory: optimizers, pack, unpack */
     void *table;
     int rows;
@@ -29,5 +30,9 @@ struct ready {
 
 struct ready *ready_of(const struct session *session, int worker, int list,
                        const struct instruction *instruction);
+
+/* product.c: a linear layer or one of its gradients. */
+enum rh_status ready_product(struct session *s, int worker, const struct role *role,
+                             const struct instruction *in, struct ready *r);
 
 #endif

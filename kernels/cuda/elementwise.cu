@@ -32,6 +32,12 @@ __global__ static void cast(const From *x, To *y, int64_t n)
         store(&y[i], wide(x[i]));
 }
 
+template <typename T> __global__ static void widen(const T *x, float *y, int64_t n, int accumulate)
+{
+    FOR_EACH(i, n)
+        y[i] = accumulate ? y[i] + wide(x[i]) : wide(x[i]);
+}
+
 /* One block a channel, in a fixed order: always the same sum. */
 template <typename T>
 __global__ static void channel_sums(const T *x, float *sum, int64_t rows, int64_t channels,
@@ -98,6 +104,12 @@ extern "C" void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x
                             void *y, int64_t n)
 {
     WITH_TYPE(from, cast_from(s, (const T *)x, to, y, n));
+}
+
+extern "C" void kernel_widen(cudaStream_t s, enum kernel_type type, const void *x, float *y, int64_t n,
+                             int accumulate)
+{
+    WITH_TYPE(type, widen<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)x, y, n, accumulate));
 }
 
 extern "C" void kernel_channel_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum,

@@ -23,6 +23,9 @@ void kernel_scale_add(cudaStream_t s, enum kernel_type type, const void *x, void
                       float beta, int64_t n);
 void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x, enum kernel_type to, void *y,
                  int64_t n);
+/* y = x, or y += x, in fp32. */
+void kernel_widen(cudaStream_t s, enum kernel_type type, const void *x, float *y, int64_t n,
+                  int accumulate);
 /* sum[c] over rows and `area` of x[rows, channels, area]; added to `sum` if accumulate. */
 void kernel_channel_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum,
                          int64_t rows, int64_t channels, int64_t area, int accumulate);

@@ -12,6 +12,15 @@ static struct tensor_type f32(int rank, int64_t a, int64_t b, int64_t c, int64_t
     return (struct tensor_type){DTYPE_F32, shape_of(rank, dims)};
 }
 
+/* What fp16 and bf16 experiments store in these. */
+static struct tensor_type real(const struct tally *t, int rank, int64_t a, int64_t b, int64_t c,
+                               int64_t d)
+{
+    struct tensor_type type = f32(rank, a, b, c, d);
+    type.dtype = t->real;
+    return type;
+}
+
 static struct tensor_type i64(int rank, int64_t a)
 {
     return (struct tensor_type){DTYPE_I64, shape_of(rank, &a)};
@@ -19,21 +28,21 @@ static struct tensor_type i64(int rank, int64_t a)
 
 static void linear_ops(struct tally *t, int64_t n, int64_t i, int64_t o)
 {
-    struct op op = {.compute = DTYPE_F32};
+    struct op op = {.compute = t->real};
     op.kind = OP_linear;
     parity_plain(t, "linear", &op, 3, 1, 1e-5,
-                 (struct tensor_type[]){f32(2, n, i, 0, 0), f32(2, o, i, 0, 0), f32(1, o, 0, 0, 0),
-                                        f32(2, n, o, 0, 0)});
+                 (struct tensor_type[]){real(t, 2, n, i, 0, 0), real(t, 2, o, i, 0, 0),
+                                        real(t, 1, o, 0, 0, 0), real(t, 2, n, o, 0, 0)});
     op.kind = OP_linear_input_grad;
-    parity_plain(
-        t, "linear_input_grad", &op, 2, 1, 1e-5,
-        (struct tensor_type[]){f32(2, n, o, 0, 0), f32(2, o, i, 0, 0), f32(2, n, i, 0, 0)});
+    parity_plain(t, "linear_input_grad", &op, 2, 1, 1e-5,
+                 (struct tensor_type[]){real(t, 2, n, o, 0, 0), real(t, 2, o, i, 0, 0),
+                                        real(t, 2, n, i, 0, 0)});
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         op.kind = OP_linear_weight_grad;
         op.accumulate = accumulate;
         parity_plain(t, accumulate ? "linear_weight_grad, added" : "linear_weight_grad", &op, 2, 2,
                      1e-5,
-                     (struct tensor_type[]){f32(2, n, o, 0, 0), f32(2, n, i, 0, 0),
+                     (struct tensor_type[]){real(t, 2, n, o, 0, 0), real(t, 2, n, i, 0, 0),
                                             f32(2, o, i, 0, 0), f32(1, o, 0, 0, 0)});
     }
 }
@@ -41,16 +50,19 @@ static void linear_ops(struct tally *t, int64_t n, int64_t i, int64_t o)
 static void conv_ops(struct tally *t, int64_t n, int64_t c, int64_t h, int64_t o, int kernel,
                      int stride, int padding, int groups)
 {
-    struct op op = {.compute = DTYPE_F32};
+    struct op op = {.compute = t->real};
     int64_t p = (h + 2 * padding - kernel) / stride + 1;
     op.window.kernel_h = op.window.kernel_w = kernel;
     op.window.stride_h = op.window.stride_w = stride;
     op.window.padding_h = op.window.padding_w = padding;
     op.window.groups = groups;
     op.window.dilation = 1;
-    struct tensor_type x = f32(4, n, c, h, h + 1), w = f32(4, o, c / groups, kernel, kernel);
-    struct tensor_type y = f32(4, n, o, p, (h + 1 + 2 * padding - kernel) / stride + 1);
-    struct tensor_type b = f32(1, o, 0, 0, 0);
+    struct tensor_type x = real(t, 4, n, c, h, h + 1),
+                       w = real(t, 4, o, c / groups, kernel, kernel);
+    struct tensor_type y = real(t, 4, n, o, p, (h + 1 + 2 * padding - kernel) / stride + 1);
+    struct tensor_type b = real(t, 1, o, 0, 0, 0);
+    struct tensor_type gw = w, gb = b;
+    gw.dtype = gb.dtype = DTYPE_F32;
     op.kind = OP_conv2d;
     parity_plain(t, "conv2d", &op, 3, 1, 2e-5, (struct tensor_type[]){x, w, b, y});
     op.kind = OP_conv2d_input_grad;
@@ -59,13 +71,13 @@ static void conv_ops(struct tally *t, int64_t n, int64_t c, int64_t h, int64_t o
         op.kind = OP_conv2d_weight_grad;
         op.accumulate = accumulate;
         parity_plain(t, accumulate ? "conv2d_weight_grad, added" : "conv2d_weight_grad", &op, 2, 2,
-                     5e-5, (struct tensor_type[]){y, x, w, b});
+                     5e-5, (struct tensor_type[]){y, x, gw, gb});
     }
 }
 
 static void norm_ops(struct tally *t, int64_t n, int64_t c, int64_t h)
 {
-    struct tensor_type x = f32(4, n, c, h, h), v = f32(1, c, 0, 0, 0), count = i64(0, 0);
+    struct tensor_type x = real(t, 4, n, c, h, h), v = f32(1, c, 0, 0, 0), count = i64(0, 0);
     struct op op = {.kind = OP_batch_norm2d, .compute = DTYPE_F32};
     op.norm.epsilon = 1e-5;
     op.norm.momentum = 0.1;
@@ -110,7 +122,8 @@ static void pool_ops(struct tally *t, int64_t n, int64_t c, int64_t h, int kerne
 {
     struct op op = {.compute = DTYPE_F32};
     int64_t p = (h + 2 * padding - kernel) / stride + 1;
-    struct tensor_type x = f32(4, n, c, h, h), y = f32(4, n, c, p, p), one = f32(4, n, c, 1, 1);
+    struct tensor_type x = real(t, 4, n, c, h, h), y = real(t, 4, n, c, p, p),
+                       one = real(t, 4, n, c, 1, 1);
     op.window.kernel_h = op.window.kernel_w = kernel;
     op.window.stride_h = op.window.stride_w = stride;
     op.window.padding_h = op.window.padding_w = padding;
@@ -132,7 +145,7 @@ static void pool_ops(struct tally *t, int64_t n, int64_t c, int64_t h, int kerne
 
 static void loss_ops(struct tally *t, int64_t n, int64_t c)
 {
-    struct tensor_type x = f32(2, n, c, 0, 0), target = i64(1, n), control = f32(1, 4, 0, 0, 0);
+    struct tensor_type x = real(t, 2, n, c, 0, 0), target = i64(1, n), control = f32(1, 4, 0, 0, 0);
     struct op op = {.compute = DTYPE_F32};
     op.loss.weight = 0.25;
     for (int sum = 0; sum < 2; sum++) {
@@ -165,7 +178,7 @@ static void loss_ops(struct tally *t, int64_t n, int64_t c)
 
 static void small_ops(struct tally *t, int64_t n)
 {
-    struct tensor_type x = f32(1, n, 0, 0, 0);
+    struct tensor_type x = real(t, 1, n, 0, 0, 0);
     struct op op = {.compute = DTYPE_F32};
     op.kind = OP_relu;
     parity_plain(t, "relu", &op, 1, 1, 0, (struct tensor_type[]){x, x});
@@ -187,14 +200,15 @@ static void small_ops(struct tally *t, int64_t n)
                                         .writes = 1,
                                         .in_place = {2},
                                         .bound = 1e-6});
-    struct tensor_type flat = f32(1, 3 * n, 0, 0, 0), tf32 = x;
+    struct tensor_type flat = f32(1, 3 * n, 0, 0, 0), part = f32(1, n, 0, 0, 0), tf32 = part;
     tf32.dtype = DTYPE_TF32;
     op.kind = OP_cast;
-    parity_plain(t, "cast", &op, 1, 1, 0, (struct tensor_type[]){x, tf32});
+    parity_plain(t, "cast, back", &op, 1, 1, 0, (struct tensor_type[]){x, tf32});
+    parity_plain(t, "cast", &op, 1, 1, 0, (struct tensor_type[]){part, x});
     op = (struct op){.kind = OP_pack, .compute = DTYPE_F32};
-    parity_plain(t, "pack", &op, 3, 1, 0, (struct tensor_type[]){x, x, x, flat});
+    parity_plain(t, "pack", &op, 3, 1, 0, (struct tensor_type[]){part, part, part, flat});
     op.kind = OP_unpack;
-    parity_plain(t, "unpack", &op, 1, 3, 0, (struct tensor_type[]){flat, x, x, x});
+    parity_plain(t, "unpack", &op, 1, 3, 0, (struct tensor_type[]){flat, part, part, part});
 }
 
 static void optimizer_ops(struct tally *t, int64_t n)
@@ -241,8 +255,8 @@ static void optimizer_ops(struct tally *t, int64_t n)
 
 static void embedding_ops(struct tally *t, int64_t rows, int64_t vocabulary, int64_t width)
 {
-    struct tensor_type index = i64(1, rows), w = f32(2, vocabulary, width, 0, 0),
-                       y = f32(2, rows, width, 0, 0);
+    struct tensor_type index = i64(1, rows), w = real(t, 2, vocabulary, width, 0, 0),
+                       y = real(t, 2, rows, width, 0, 0);
     struct op op = {.kind = OP_embedding, .compute = DTYPE_F32};
     parity_compare(t, &(struct subject){.name = "embedding",
                                         .op = op,
@@ -251,10 +265,12 @@ static void embedding_ops(struct tally *t, int64_t rows, int64_t vocabulary, int
                                         .writes = 1,
                                         .limit = {vocabulary},
                                         .bound = 0});
+    struct tensor_type gw = w;
+    gw.dtype = DTYPE_F32;
     op.kind = OP_embedding_weight_grad;
     parity_compare(t, &(struct subject){.name = "embedding_weight_grad",
                                         .op = op,
-                                        .types = {y, index, w},
+                                        .types = {y, index, gw},
                                         .reads = 2,
                                         .writes = 1,
                                         .limit = {[1] = vocabulary},
@@ -270,6 +286,28 @@ static void check_coverage(struct tally *t)
         }
 }
 
+static void all_ops(struct tally *t)
+{
+    linear_ops(t, 20, 10, 5);
+    linear_ops(t, 33, 127, 65);
+    linear_ops(t, 256, 512, 1000);
+    conv_ops(t, 2, 3, 9, 4, 3, 1, 1, 1);
+    conv_ops(t, 3, 8, 14, 16, 3, 2, 1, 4);
+    conv_ops(t, 2, 3, 31, 8, 7, 2, 3, 1);
+    conv_ops(t, 4, 64, 14, 32, 1, 1, 0, 1);
+    norm_ops(t, 4, 3, 5);
+    norm_ops(t, 16, 65, 14);
+    pool_ops(t, 2, 3, 9, 3, 2, 1);
+    pool_ops(t, 3, 17, 12, 2, 2, 0);
+    loss_ops(t, 7, 5);
+    loss_ops(t, 128, 1000);
+    small_ops(t, 1);
+    small_ops(t, 1025);
+    small_ops(t, 1 << 20);
+    embedding_ops(t, 16, 1000, 10);
+    embedding_ops(t, 129, 33, 7);
+}
+
 int main(int argc, char **argv)
 {
     struct tally t = {.seed = argc > 1 ? (uint64_t)atoll(argv[1]) : (uint64_t)time(NULL)};
@@ -283,26 +321,13 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("seed %llu\n", (unsigned long long)t.seed);
-    linear_ops(&t, 20, 10, 5);
-    linear_ops(&t, 33, 127, 65);
-    linear_ops(&t, 256, 512, 1000);
-    conv_ops(&t, 2, 3, 9, 4, 3, 1, 1, 1);
-    conv_ops(&t, 3, 8, 14, 16, 3, 2, 1, 4);
-    conv_ops(&t, 2, 3, 31, 8, 7, 2, 3, 1);
-    conv_ops(&t, 4, 64, 14, 32, 1, 1, 0, 1);
-    norm_ops(&t, 4, 3, 5);
-    norm_ops(&t, 16, 65, 14);
-    pool_ops(&t, 2, 3, 9, 3, 2, 1);
-    pool_ops(&t, 3, 17, 12, 2, 2, 0);
-    loss_ops(&t, 7, 5);
-    loss_ops(&t, 128, 1000);
-    small_ops(&t, 1);
-    small_ops(&t, 1025);
-    small_ops(&t, 1 << 20);
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    for (int i = 0; i < 3; i++) {
+        t.real = types[i];
+        all_ops(&t);
+    }
     optimizer_ops(&t, 1);
     optimizer_ops(&t, 999);
-    embedding_ops(&t, 16, 1000, 10);
-    embedding_ops(&t, 129, 33, 7);
     check_coverage(&t);
     printf("parity: %d passed, %d failed, 0 skipped\n", t.passed, t.failed);
     parity_close(&t);

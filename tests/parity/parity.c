@@ -8,9 +8,25 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "kernels/cpu/cpu.h"
+#include "op/convert.h"
 #include "plan/check.h"
 
 static void fill(const struct subject *s, int operand, uint64_t seed, void *data);
+
+static double get(enum dtype dtype, const void *data, int64_t i)
+{
+    float value;
+    if (dtype == DTYPE_I64)
+        return (double)((const int64_t *)data)[i];
+    convert_to_f32(dtype, (const char *)data + i * (int64_t)dtype_bytes(dtype), &value, 1);
+    return (double)value;
+}
+
+static void put(enum dtype dtype, void *data, int64_t i, double value)
+{
+    float narrow = (float)value;
+    convert_from_f32(dtype, &narrow, (char *)data + i * (int64_t)dtype_bytes(dtype), 1);
+}
 
 /* The gradient of a maximum reads the maximum: y of operand 1. */
 static void fill_pooled(const struct subject *s, uint64_t seed, void *data)
@@ -36,7 +52,7 @@ static void fill(const struct subject *s, int operand, uint64_t seed, void *data
             ((int64_t *)data)[i] = (int64_t)(random_uniform(stream, (uint64_t)i) *
                                              (double)(s->limit[operand] ? s->limit[operand] : 1));
         else
-            ((float *)data)[i] = (float)(s->positive[operand] ? fabs(value) + 0.1 : value);
+            put(type->dtype, data, i, s->positive[operand] ? fabs(value) + 0.1 : value);
     }
     if (op_class(s->op.kind) == OP_CLASS_LOSS && operand == 2 && s->reads == 3)
         ((float *)data)[CONTROL_LOSS_SLOT] = (float)(shape_elements(&s->types[s->reads].shape) - 1);
@@ -104,10 +120,8 @@ static double distance(const struct tensor_type *type, const void *a, const void
     double difference = 0;
     int64_t n = shape_elements(&type->shape);
     for (int64_t i = 0; i < n; i++) {
-        double x = type->dtype == DTYPE_I64 ? (double)((const int64_t *)a)[i]
-                                            : (double)((const float *)a)[i];
-        double y = type->dtype == DTYPE_I64 ? (double)((const int64_t *)b)[i]
-                                            : (double)((const float *)b)[i];
+        double x = get(type->dtype, a, i);
+        double y = get(type->dtype, b, i);
         if (!isfinite(x) || !isfinite(y))
             return INFINITY;
         most = fmax(most, fabs(x));
@@ -132,9 +146,12 @@ void parity_compare(struct tally *t, const struct subject *s)
     for (int i = 0; i < s->writes && status == RH_OK; i++)
         worst = fmax(worst, distance(&s->types[s->reads + i], values[0][i], values[1][i],
                                      s->in_place[i] ? 1 : 0)); /* operands of order 1 cancel */
-    bool fine = status == RH_OK && worst <= s->bound;
-    printf("%s %-34s %.3g of %.3g%s%s\n", fine ? "ok    " : "FAILED", s->name, worst, s->bound,
-           status == RH_OK ? "" : ": ", status == RH_OK ? "" : fail_message());
+    double unit = t->real == DTYPE_BF16 ? 0x1p-7 : t->real == DTYPE_F16 ? 0x1p-10 : 0;
+    double bound = s->bound > 0 ? fmax(s->bound, unit) : 0;
+    bool fine = status == RH_OK && worst <= bound;
+    printf("%s %s %-34s %.3g of %.3g%s%s\n", fine ? "ok    " : "FAILED", dtype_name(t->real),
+           s->name, worst, bound, status == RH_OK ? "" : ": ",
+           status == RH_OK ? "" : fail_message());
     t->passed += fine;
     t->failed += !fine;
     for (int which = 0; which < 2; which++)

@@ -20,6 +20,7 @@ struct subject {
 
 struct tally {
     uint64_t seed;
+    enum dtype real; /* of activations and what goes with them */
     int passed, failed;
     bool seen[OP_COUNT];
     struct platform *platform;
@@ -32,7 +33,8 @@ struct tally {
 enum rh_status parity_find_gpu(struct tally *t);
 enum rh_status parity_open(struct tally *t);
 void parity_close(struct tally *t);
-/* Prints a line, and counts it. */
+/* Prints a line, and counts it. Where the tally's type rounds, a bound above 0 is at least one unit in
+ * the last place: two sums that differ by rounding in fp32 may fall on either side. */
 void parity_compare(struct tally *t, const struct subject *s);
 /* One without anything special about its operands. */
 void parity_plain(struct tally *t, const char *name, const struct op *op, int reads, int writes,
