@@ -58,7 +58,9 @@ struct backend {
     enum rh_status (*load)(struct session *session, const struct plan *plan);
     enum rh_status (*run)(struct session *session, const struct run_order *order,
                           const struct backend_feed *feed, struct result *result);
-    /* Dense values of a persistent buffer of a worker; `bytes` must be the buffer's. Only with numbers. */
+    /* Dense values of a persistent buffer of a worker; `bytes` must be the buffer's. Only with numbers.
+     * Of several ranks all make the same calls: a write is done by the rank that owns the worker, and
+     * a read gives its values to all. */
     enum rh_status (*write)(struct session *session, int worker, int buffer, const void *data,
                             size_t bytes);
     enum rh_status (*read)(struct session *session, int worker, int buffer, void *data,

@@ -33,7 +33,7 @@
         .open = open_##identifier}
 
 #ifndef HAVE_CUDA
-NOT_BUILT(cuda, "cuda", "CUDA or cuDNN was not found by configure");
+NOT_BUILT(cuda, "cuda", "CUDA, NCCL or cuDNN was not found by configure");
 #endif
 #ifndef HAVE_SIMGRID
 NOT_BUILT(simgrid, "simgrid", "SimGrid was not found by configure");

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/cuda/session.h"
+#include "backends/cuda/ranks.h"
 #include "base/memory.h"
 
 static enum rh_status find_gpu(void)
@@ -23,15 +23,17 @@ static enum rh_status probe(char version[128])
     RETURN_IF_FAILED(find_gpu());
     CUDA_DO(cudaGetDeviceProperties(&properties, 0));
     CUDA_DO(cudaRuntimeGetVersion(&runtime));
-    snprintf(version, 128, "CUDA %d.%d, cuDNN %zu, %.60s", runtime / 1000, runtime % 1000 / 10,
-             cudnnGetVersion(), properties.name);
+    int nccl = ranks_nccl_version();
+    snprintf(version, 128, "CUDA %d.%d, cuDNN %zu, NCCL %d.%d.%d, %.60s", runtime / 1000,
+             runtime % 1000 / 10, cudnnGetVersion(), nccl / 10000, nccl % 10000 / 100, nccl % 100,
+             properties.name);
     return RH_OK;
 }
 
 static enum rh_status open_libraries(struct session *s)
 {
     RETURN_IF_FAILED(find_gpu());
-    CUDA_DO(cudaSetDevice(0));
+    RETURN_IF_FAILED(ranks_set_device());
     CUDA_DO(cudaStreamCreateWithFlags(&s->origin, cudaStreamNonBlocking));
     CUDA_DO(cudaEventCreateWithFlags(&s->fork, cudaEventDisableTiming));
     CUDA_DO(cudaEventCreateWithFlags(&s->join, cudaEventDisableTiming));
@@ -72,6 +74,8 @@ static enum rh_status make_streams(struct session *s)
     for (int i = 0; i < s->worker_count; i++) {
         struct cuda_worker *w = &s->workers[i];
         const struct role *role = &s->plan->roles[w->role];
+        if (!ranks_owns(s, i))
+            continue;
         for (int k = 0; k < role->stream_count; k++) {
             CUDA_DO(cudaStreamCreateWithFlags(&w->streams[k], cudaStreamNonBlocking));
             if (s->workspace_bytes)
@@ -106,6 +110,7 @@ static void unload(struct session *s)
     for (int l = 0; s->graphs && l < s->plan->roles[0].list_count; l++)
         if (s->graphs[l])
             cudaGraphExecDestroy(s->graphs[l]);
+    ranks_leave(s);
     ready_drop(s);
     areas_drop(s);
     for (int i = 0; i < s->worker_count; i++) {
@@ -135,6 +140,7 @@ static void unload(struct session *s)
 
 static enum rh_status load_all(struct session *s)
 {
+    RETURN_IF_FAILED(ranks_join(s));
     RETURN_IF_FAILED(areas_make(s));
     s->workspace_bytes = (size_t)4 << 20; /* for cuBLASLt; convolutions may ask for more */
     RETURN_IF_FAILED(ready_make(s));
@@ -198,6 +204,8 @@ static enum rh_status write_values(struct session *s, int worker, int buffer, co
                                    size_t bytes)
 {
     RETURN_IF_FAILED(check_buffer(s, worker, buffer, bytes));
+    if (!ranks_owns(s, worker))
+        return RH_OK;
     CUDA_DO(cudaMemcpy(buffer_pointer(s, worker, buffer), data, bytes, cudaMemcpyDefault));
     return RH_OK;
 }
@@ -207,8 +215,9 @@ static enum rh_status read_values(struct session *s, int worker, int buffer, voi
 {
     RETURN_IF_FAILED(check_buffer(s, worker, buffer, bytes));
     CUDA_DO(cudaStreamSynchronize(s->origin));
-    CUDA_DO(cudaMemcpy(data, buffer_pointer(s, worker, buffer), bytes, cudaMemcpyDefault));
-    return RH_OK;
+    if (ranks_owns(s, worker))
+        CUDA_DO(cudaMemcpy(data, buffer_pointer(s, worker, buffer), bytes, cudaMemcpyDefault));
+    return ranks_share(s, worker, data, bytes);
 }
 
 static void close_session(struct session *s)

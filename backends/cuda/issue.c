@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/ranks.h"
 #include "backends/cuda/ready.h"
 #include "base/memory.h"
 #include "plan/untimed.h"
@@ -27,6 +28,8 @@ static cudaStream_t stream_of(const struct session *s, int worker, int stream)
 static enum rh_status compute(void *context, int worker, const struct instruction *in)
 {
     struct issuing *i = context;
+    if (!ranks_owns(i->s, worker))
+        return RH_OK;
     return compute_launch(i->s, worker, i->list, in);
 }
 
@@ -57,6 +60,8 @@ static enum rh_status move(struct session *s, cudaStream_t stream, const char *n
 static enum rh_status copy(void *context, int worker, const struct instruction *in)
 {
     struct issuing *i = context;
+    if (!ranks_owns(i->s, worker))
+        return RH_OK;
     const struct role *role = role_of(i->s, worker);
     return move(i->s, stream_of(i->s, worker, in->stream), in->name, worker,
                 &role->views[in->copy.from], worker, &role->views[in->copy.to]);
@@ -65,6 +70,8 @@ static enum rh_status copy(void *context, int worker, const struct instruction *
 static enum rh_status mark(void *context, int worker, const struct instruction *in)
 {
     struct issuing *i = context;
+    if (!ranks_owns(i->s, worker))
+        return RH_OK;
     struct cuda_worker *w = &i->s->workers[worker];
     if (in->kind == INSTRUCTION_RECORD)
         CUDA_DO(cudaEventRecord(w->events[in->event], w->streams[in->stream]));
@@ -186,6 +193,8 @@ static enum rh_status collect(void *context, const struct untimed_member *member
     struct session *s = i->s;
     cudaStream_t streams[KERNEL_MOST_MEMBERS] = {NULL};
     struct sides sides;
+    if (s->ranks)
+        return ranks_collect(s, members, count, root);
     if (count > KERNEL_MOST_MEMBERS)
         return fail(RH_INVALID, "'%s': %d members share the GPU; at most %d can",
                     members[0].instruction->name, count, KERNEL_MOST_MEMBERS);
@@ -202,6 +211,8 @@ static enum rh_status transfer(void *context, const struct untimed_end *from,
 {
     struct issuing *i = context;
     struct session *s = i->s;
+    if (s->ranks)
+        return ranks_transfer(s, from, to);
     const cudaStream_t streams[2] = {stream_of(s, to->worker, to->stream),
                                      stream_of(s, from->worker, from->stream)};
     RETURN_IF_FAILED(gather_streams(s, streams, 2));
@@ -223,11 +234,11 @@ static enum rh_status issue_list(struct session *s, int list)
                                   .transfer = transfer};
     CUDA_DO(cudaEventRecord(s->fork, s->origin));
     for (int w = 0; w < s->worker_count; w++)
-        for (int k = 0; k < role_of(s, w)->stream_count; k++)
+        for (int k = 0; ranks_owns(s, w) && k < role_of(s, w)->stream_count; k++)
             CUDA_DO(cudaStreamWaitEvent(stream_of(s, w, k), s->fork, 0));
     RETURN_IF_FAILED(untimed_run(s->plan, &s->plan->mesh, list, &hooks));
     for (int w = 0; w < s->worker_count; w++)
-        for (int k = 0; k < role_of(s, w)->stream_count; k++) {
+        for (int k = 0; ranks_owns(s, w) && k < role_of(s, w)->stream_count; k++) {
             CUDA_DO(cudaEventRecord(s->join, stream_of(s, w, k)));
             CUDA_DO(cudaStreamWaitEvent(s->origin, s->join, 0));
         }
@@ -285,7 +296,8 @@ static enum rh_status feed_all(struct session *s, const struct backend_feed *fee
 {
     CUDA_DO(cudaStreamSynchronize(s->origin)); /* nobody reads the batch before any more */
     for (int w = 0; feed && w < s->worker_count; w++)
-        RETURN_IF_FAILED(feed_worker(s, feed, w, step, pass));
+        if (ranks_owns(s, w))
+            RETURN_IF_FAILED(feed_worker(s, feed, w, step, pass));
     return RH_OK;
 }
 
@@ -301,7 +313,7 @@ static enum rh_status run_pass(struct session *s, const struct backend_feed *fee
     CUDA_DO(cudaEventRecord(clock->begin, s->origin));
     RETURN_IF_FAILED(run_list(s, list));
     CUDA_DO(cudaEventRecord(clock->end, s->origin));
-    CUDA_DO(cudaEventSynchronize(clock->end));
+    RETURN_IF_FAILED(ranks_wait(s, clock->end));
     CUDA_DO(cudaEventElapsedTime(&milliseconds, clock->begin, clock->end));
     *seconds += (double)milliseconds * 1e-3;
     return RH_OK;
@@ -333,12 +345,12 @@ static enum rh_status run_steps(struct session *s, const struct run_order *order
 static enum rh_status read_losses(struct session *s, int steps, double *losses)
 {
     float *values = memory_new_array((size_t)steps, sizeof *values);
-    int count = 0;
+    double count = 0;
     enum rh_status status = RH_OK;
     for (int w = 0; w < s->worker_count && status == RH_OK; w++) {
         const struct role *role = role_of(s, w);
         for (int b = 0; b < role->buffer_count; b++) {
-            if (role->buffers[b].use != USE_LOSSES)
+            if (role->buffers[b].use != USE_LOSSES || !ranks_owns(s, w))
                 continue;
             cudaError_t error = cudaMemcpy(values, buffer_pointer(s, w, b),
                                            (size_t)steps * sizeof *values, cudaMemcpyDefault);
@@ -349,8 +361,12 @@ static enum rh_status read_losses(struct session *s, int steps, double *losses)
             count++;
         }
     }
+    if (status == RH_OK)
+        status = ranks_sum(s, losses, steps, false);
+    if (status == RH_OK)
+        status = ranks_sum(s, &count, 1, false);
     for (int k = 0; k < steps; k++)
-        losses[k] = count ? losses[k] / count : NAN;
+        losses[k] = count > 0 ? losses[k] / count : NAN;
     free(values);
     return status;
 }
@@ -359,7 +375,7 @@ static enum rh_status check_host_calls(const struct session *s)
 {
     for (int w = 0; w < s->worker_count; w++) {
         const struct role *role = role_of(s, w);
-        for (int l = 0; l < role->list_count; l++)
+        for (int l = 0; ranks_owns(s, w) && l < role->list_count; l++)
             for (int k = 0; k < role->lists[l].count; k++) {
                 const struct ready *r = s->workers[w].ready[l][k];
                 if (r && r->host_status && *r->host_status != RH_OK)
@@ -388,5 +404,6 @@ enum rh_status issue_run(struct session *s, const struct run_order *order,
     RETURN_IF_FAILED(status);
     CUDA_DO(cudaStreamSynchronize(s->origin));
     RETURN_IF_FAILED(check_host_calls(s));
+    RETURN_IF_FAILED(ranks_sum(s, result->step_seconds, order->steps, true));
     return read_losses(s, order->steps, result->losses);
 }

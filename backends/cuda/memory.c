@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "backends/cuda/session.h"
+#include "backends/cuda/ranks.h"
 #include "base/memory.h"
 
 enum rh_status cuda_failed(const char *what, cudaError_t error)
@@ -27,6 +27,8 @@ enum rh_status areas_make(struct session *s)
         struct cuda_worker *w = &s->workers[i];
         const struct role *role = &s->plan->roles[w->role];
         size_t devices = (size_t)role->gpus + 1;
+        if (!ranks_owns(s, i))
+            continue;
         w->persistent = memory_new_array(devices, sizeof *w->persistent);
         w->arena = memory_new_array(devices, sizeof *w->arena);
         for (int d = 0; d <= role->gpus; d++) {

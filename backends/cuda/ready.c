@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/ranks.h"
 #include "base/memory.h"
 #include "op/convert.h"
 
@@ -260,6 +261,8 @@ enum rh_status ready_make(struct session *s)
     for (int i = 0; i < s->worker_count; i++) {
         struct cuda_worker *w = &s->workers[i];
         const struct role *role = &s->plan->roles[w->role];
+        if (!ranks_owns(s, i))
+            continue;
         w->ready = memory_new_array((size_t)role->list_count, sizeof *w->ready);
         for (int l = 0; l < role->list_count; l++) {
             const struct list *list = &role->lists[l];

@@ -23,10 +23,13 @@ struct cuda_worker {
     struct ready ***ready;      /* per list and instruction; NULL: nothing needed */
 };
 
+struct ranks; /* ranks.h; NULL: one process issues for all workers */
+
 struct session {
     struct backend_options options;
     const struct plan *plan; /* NULL: nothing loaded */
     int worker_count;
+    struct ranks *ranks;
     struct cuda_worker *workers;
     cudaStream_t origin; /* forks to all streams and joins them */
     cudaEvent_t fork, join;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/rank.h"
 #include "cli/cli.h"
 #include "experiment/describe.h"
 
@@ -40,7 +41,9 @@ static enum rh_status run_one(struct platform *platform, const struct run_argume
                                   .trace = arguments->trace != NULL,
                                   .no_fold = arguments->no_fold};
     enum rh_status status = experiment_run(experiment, &options, &outcome);
-    if (status == RH_OK) {
+    if (status == RH_OK && !rank_is_first()) {
+        outcome_free(&outcome); /* rank 0 tells */
+    } else if (status == RH_OK) {
         struct described described;
         describe_case(experiment, &outcome, status, &described);
         status = write_results(arguments, &described.report);

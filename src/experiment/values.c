@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/rank.h"
 #include "op/convert.h"
 
 enum rh_status values_open(struct values *v, const struct experiment *e,
@@ -173,7 +174,7 @@ enum rh_status values_save(struct values *v, struct session *session)
     for (int i = 0; i < m->state_count && status == RH_OK; i++)
         status = read_tensor(v, session, &v->plan->states[i], m->states[i].name, &m->states[i].type,
                              &tensors[m->parameter_count + i]);
-    if (status == RH_OK)
+    if (status == RH_OK && rank_is_first())
         status = safetensors_write(v->experiment->save_path, tensors, count);
     for (int i = 0; i < count; i++) {
         free(tensors[i].name);

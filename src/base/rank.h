@@ -1,0 +1,19 @@
+/* Which of several processes of one job this is: `rehearse launch`, mpirun and Slurm say so in the
+ * environment. */
+#ifndef REHEARSE_BASE_RANK_H
+#define REHEARSE_BASE_RANK_H
+
+#include "base/status.h"
+
+struct rank {
+    int rank, ranks; /* 0 of 1 where no launcher started this process */
+    int local;       /* among the ranks of this machine: chooses the GPU */
+};
+
+/* REHEARSE_RANK/REHEARSE_RANKS, else OMPI_COMM_WORLD_*, PMI_*, SLURM_PROCID/SLURM_NTASKS. Fails
+ * (RH_INVALID) on what is no rank. */
+enum rh_status rank_read(struct rank *rank);
+/* Whether this process speaks for the job: prints, and writes files. A bad environment: yes. */
+int rank_is_first(void);
+
+#endif
