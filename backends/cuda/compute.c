@@ -158,6 +158,30 @@ static void pool(struct call *c)
     }
 }
 
+/* Another element type, or another memory format. */
+static enum rh_status cast(struct call *c)
+{
+    const struct view *from = &c->views[0];
+    const struct view *to = &c->views[c->in->compute.read_count];
+    void *target = c->at[c->in->compute.read_count];
+    if (view_same_order(from, to)) {
+        kernel_cast(c->stream, type_of(c, 0), c->at[0], type_of(c, c->in->compute.read_count),
+                    target, elements(c, 0));
+        return RH_OK;
+    }
+    if (from->type.dtype != to->type.dtype)
+        return fail(RH_INVALID, "'%s': a cast changes either the type or the format, not both",
+                    c->in->name);
+    struct strided shape = {.rank = from->type.shape.rank};
+    for (int d = 0; d < shape.rank; d++) {
+        shape.dim[d] = from->type.shape.dim[d];
+        shape.from[d] = from->stride[d];
+        shape.to[d] = to->stride[d];
+    }
+    kernel_strided_copy(c->stream, c->at[0], target, shape, (int)dtype_bytes(from->type.dtype));
+    return RH_OK;
+}
+
 static void loss(struct call *c)
 {
     const struct op *op = &c->in->compute.op;
@@ -259,9 +283,7 @@ static enum rh_status dispatch(struct call *c)
         kernel_unpack(c->stream, c->ready->table, c->ready->rows, c->ready->longest,
                       op->accumulate);
         break;
-    case OP_cast:
-        kernel_cast(c->stream, type, c->at[0], type_of(c, write), c->at[write], elements(c, 0));
-        break;
+    case OP_cast: return cast(c);
     default:
         return fail(RH_INVALID, "'%s': the cuda backend has no kernel for %s", c->in->name,
                     op_name(op->kind));

@@ -40,7 +40,7 @@ static enum rh_status move(struct session *s, cudaStream_t stream, const char *n
 {
     const void *source = view_pointer(s, from_worker, from);
     void *target = view_pointer(s, to_worker, to);
-    if (view_is_dense(from) && view_is_dense(to)) {
+    if (view_same_order(from, to)) {
         CUDA_DO(
             cudaMemcpyAsync(target, source, type_bytes(&from->type), cudaMemcpyDefault, stream));
         return RH_OK;

@@ -217,6 +217,15 @@ static enum rh_status check_type(const struct role *role, const struct instructi
     return RH_OK;
 }
 
+/* Kernels that know where a picture's channels lie take rows alone so far. */
+static bool fits_kernel(enum op_kind kind, const struct view *view)
+{
+    enum op_class class = op_class(kind);
+    bool pictures = class == OP_CLASS_CONVOLUTION || class == OP_CLASS_NORMALIZATION ||
+                    class == OP_CLASS_POOLING;
+    return pictures ? view_is_row_major(view) : view_is_dense(view);
+}
+
 static enum rh_status check_operands(const struct role *role, const struct instruction *in)
 {
     bool on_host = role->streams[in->stream].device == role->gpus;
@@ -224,9 +233,9 @@ static enum rh_status check_operands(const struct role *role, const struct instr
     for (int i = 0; i < in->compute.read_count + in->compute.write_count; i++) {
         if (!on_host)
             RETURN_IF_FAILED(check_type(role, in, i, &common));
-        if (!view_is_dense(&role->views[in->compute.view_first + i]))
-            return fail(RH_INVALID, "'%s': operand %d of %s is strided", in->name, i,
-                        op_name(in->compute.op.kind));
+        if (!fits_kernel(in->compute.op.kind, &role->views[in->compute.view_first + i]))
+            return fail(RH_INVALID, "'%s': operand %d of %s is strided or channels last", in->name,
+                        i, op_name(in->compute.op.kind));
     }
     return RH_OK;
 }

@@ -129,7 +129,7 @@ static void walk(const struct view *view, char *memory, char *dense, bool into)
 
 void view_gather(const struct view *view, const char *memory, char *dense)
 {
-    if (view_is_dense(view))
+    if (view_is_row_major(view))
         memcpy(dense, memory, type_bytes(&view->type));
     else
         walk(view, (char *)(uintptr_t)memory, dense, false);
@@ -137,7 +137,7 @@ void view_gather(const struct view *view, const char *memory, char *dense)
 
 void view_scatter(const struct view *view, char *memory, const char *dense)
 {
-    if (view_is_dense(view))
+    if (view_is_row_major(view))
         memmove(memory, dense, type_bytes(&view->type));
     else
         walk(view, memory, (char *)(uintptr_t)dense, true);

@@ -40,13 +40,20 @@ void numbers_free(struct numbers *n)
     free(n);
 }
 
-/* A dense view is used where it lies; a strided one through a dense copy. */
+/* Kernels know rows alone, but pack and unpack go through bytes in the order of memory. */
+static bool used_where_it_lies(const struct instruction *in, const struct view *view)
+{
+    enum op_kind kind = in->compute.op.kind;
+    return kind == OP_pack || kind == OP_unpack ? view_is_dense(view) : view_is_row_major(view);
+}
+
+/* Any other view is used through a row-major copy. */
 static enum rh_status open_operand(struct numbers *n, int worker, const struct instruction *in,
                                    const struct view *view, struct cpu_tensor *tensor)
 {
     tensor->type = view->type;
     tensor->data = areas_view(&n->areas, worker, view);
-    if (view_is_dense(view))
+    if (used_where_it_lies(in, view))
         return RH_OK;
     char *dense = malloc(type_bytes(&view->type));
     if (!dense)
@@ -79,7 +86,7 @@ static enum rh_status compute(void *context, int worker, const struct instructio
     if (status != RH_OK)
         fail_within(status, "worker %d: '%s'", worker, in->name);
     for (int i = 0; i < opened; i++) {
-        if (view_is_dense(&views[i]))
+        if (used_where_it_lies(in, &views[i]))
             continue;
         if (i >= reads && status == RH_OK)
             view_scatter(&views[i], areas_view(&n->areas, worker, &views[i]), n->tensors[i].data);
@@ -93,7 +100,7 @@ static enum rh_status move(struct numbers *n, int from_worker, const struct view
 {
     const char *source = areas_view(&n->areas, from_worker, from);
     char *target = areas_view(&n->areas, to_worker, to);
-    if (view_is_dense(from)) {
+    if (view_is_row_major(from)) {
         view_scatter(to, target, source);
         return RH_OK;
     }

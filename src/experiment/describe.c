@@ -33,6 +33,8 @@ static cJSON *resolved_train(const struct experiment *e)
     cJSON_AddStringToObject(loss, "reduction", t->loss_sum ? "sum" : "mean");
     cJSON_AddItemToObject(train, "optimizer", resolved_optimizer(t));
     cJSON_AddStringToObject(train, "precision", dtype_name(t->precision));
+    cJSON_AddStringToObject(train, "memory_format",
+                            t->channels_last ? "channels_last" : "contiguous");
     cJSON_AddNumberToObject(train, "steps", t->steps);
     cJSON_AddNumberToObject(train, "accumulate", t->accumulate);
     if (e->init_path)

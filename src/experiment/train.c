@@ -110,19 +110,24 @@ enum rh_status section_train(struct experiment *e, const char *where)
     static const char *const precisions[] = {"fp32", "tf32", "bf16", "fp16"};
     const cJSON *train = cJSON_GetObjectItemCaseSensitive(e->json, "train");
     struct training *t = &e->training;
+    static const char *const formats[] = {"contiguous", "channels_last"};
     const char *precision = "fp32";
+    const char *format = formats[0];
     const char *path = NULL;
     int64_t steps = 4;
     int64_t accumulate = 1;
     int index = 0;
     if (train)
         RETURN_IF_FAILED(JSON_CHECK_KEYS(train, where, "loss", "optimizer", "precision", "steps",
-                                         "accumulate", "init", "save"));
+                                         "accumulate", "init", "save", "memory_format"));
     RETURN_IF_FAILED(read_loss(t, train, where));
     RETURN_IF_FAILED(read_optimizer(t, train, where));
     RETURN_IF_FAILED(json_string(train, where, "precision", &precision));
     RETURN_IF_FAILED(json_choice("precision", precision, precisions, 4, &index));
     dtype_parse(precisions[index], &t->precision);
+    RETURN_IF_FAILED(json_string(train, where, "memory_format", &format));
+    RETURN_IF_FAILED(json_choice("memory_format", format, formats, 2, &index));
+    t->channels_last = index == 1;
     RETURN_IF_FAILED(json_integer(train, where, "steps", 1, 1000000, &steps));
     RETURN_IF_FAILED(json_integer(train, where, "accumulate", 1, 1000000, &accumulate));
     t->steps = (int)steps;

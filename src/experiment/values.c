@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/rank.h"
 #include "op/convert.h"
+#include "op/layout.h"
 
 enum rh_status values_open(struct values *v, const struct experiment *e,
                            const struct strategy_plan *plan)
@@ -69,6 +70,23 @@ static char *image_of(struct images *images, int buffer)
     return images->blocks[buffer];
 }
 
+/* A tensor's type as it lies at its home: a parameter has a buffer of its own. */
+static const struct tensor_type *home_type(const struct role *role, const struct tensor_home *home,
+                                           const struct tensor_type *type)
+{
+    const struct buffer *buffer = &role->buffers[home->buffer];
+    return buffer->use == USE_PARAMETER ? &buffer->type : type;
+}
+
+static void init_parameter(const struct tensor_type *type, const struct parameter *p, uint64_t seed,
+                           char *to)
+{
+    float *rows = memory_new(type_bytes(type));
+    parameter_init(p, seed, rows);
+    layout_from_rows(type, rows, to);
+    free(rows);
+}
+
 static enum rh_status fill_images(const struct values *v, int role, struct images *images)
 {
     const struct model *m = v->experiment->model;
@@ -82,9 +100,9 @@ static enum rh_status fill_images(const struct values *v, int role, struct image
         RETURN_IF_FAILED(initial_value(v, p->name, &type, &from));
         char *to = image_of(images, home->buffer) + home->offset;
         if (from)
-            memcpy(to, from, type_bytes(&type));
+            layout_from_rows(home_type(images->role, home, &type), from, to);
         else
-            parameter_init(p, v->experiment->seed, (float *)to);
+            init_parameter(home_type(images->role, home, &type), p, v->experiment->seed, to);
     }
     for (int i = 0; i < m->state_count; i++) {
         const struct tensor_home *home = &v->plan->states[i];
@@ -155,7 +173,8 @@ static enum rh_status read_tensor(const struct values *v, struct session *sessio
     out->type = *type;
     out->data = memory_new(type_bytes(type));
     if (status == RH_OK)
-        memcpy(out->data, block + home->offset, type_bytes(type));
+        layout_to_rows(home_type(&plan->roles[home->role], home, type), block + home->offset,
+                       out->data);
     free(block);
     return status;
 }
@@ -191,7 +210,7 @@ static int64_t first_row(const struct samples *s, int pass, const int coordinate
     return pass * s->samples_per_pass + share + s->first;
 }
 
-/* Datasets hold fp32: what is stored in less is rounded here. */
+/* Datasets hold fp32, row-major: what is stored in less is rounded here, or reordered. */
 static enum rh_status fill_rows(const struct values *v, const struct buffer *buffer, int step,
                                 int64_t first, void *data)
 {
@@ -199,13 +218,21 @@ static enum rh_status fill_rows(const struct values *v, const struct buffer *buf
     int64_t batch = v->experiment->batch * v->experiment->training.accumulate;
     int64_t elements = shape_elements(&buffer->type.shape);
     bool low = dtype_is_low(buffer->type.dtype);
-    void *rows = low ? memory_new_array((size_t)elements, sizeof(float)) : data;
+    bool reorders = layout_reorders(&buffer->type);
+    if (!low && !reorders)
+        return dataset_rows(v->dataset, column, step, batch, first, buffer->samples.count, data);
+    struct tensor_type wide = buffer->type;
+    wide.dtype = low ? DTYPE_F32 : wide.dtype;
+    void *rows = memory_new(type_bytes(&wide));
+    void *ordered = reorders && low ? memory_new(type_bytes(&wide)) : reorders ? data : rows;
     enum rh_status status =
         dataset_rows(v->dataset, column, step, batch, first, buffer->samples.count, rows);
-    if (!low)
-        return status;
-    if (status == RH_OK)
-        convert_from_f32(buffer->type.dtype, rows, data, elements);
+    if (status == RH_OK && reorders)
+        layout_from_rows(&wide, rows, ordered);
+    if (status == RH_OK && low)
+        convert_from_f32(buffer->type.dtype, ordered, data, elements);
+    if (ordered != rows && ordered != data)
+        free(ordered);
     free(rows);
     return status;
 }

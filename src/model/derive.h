@@ -24,6 +24,8 @@ int derive_value(struct derive *d, const char *prefix, const char *name, enum va
                  struct tensor_type type, int layer, int index);
 void derive_node(struct derive *d, const struct op *op, enum phase phase, int layer,
                  const int *reads, int read_count, const int *writes, int write_count);
+/* A copy of a value in another memory format, and its node (a cast to the same element type). */
+int derive_reordered(struct derive *d, int value, enum phase phase, int layer, bool channels_last);
 /* The value that a layer reads at `input` (0, 1). */
 int derive_input(const struct derive *d, int layer, int input);
 /* A parameter as the op reads it: its low copy where there is one. */

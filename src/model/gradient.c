@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "model/derive.h"
+#include "op/layout.h"
 
 static void contribute(struct derive *d, int layer, int gradient)
 {
@@ -113,13 +114,22 @@ static void avg_pool2d(struct derive *d, int layer, int gradient)
     input_node(d, layer, OP_avg_pool2d_grad, &gradient, 1);
 }
 
-/* The same bytes under the input's shape. */
+/* The same bytes under the input's shape; reordered where the input is channels last. */
 static void flatten(struct derive *d, int layer, int gradient)
 {
+    struct graph *g = d->graph;
+    int from = d->model->layers[layer].inputs[0];
     if (!input_wants_gradient(d, layer))
         return;
-    int alias = input_gradient(d, layer);
-    d->graph->values[alias].alias_of = gradient;
+    struct tensor_type type = g->values[g->output_of[from]].type;
+    int alias =
+        derive_value(d, "grad ", d->model->layers[from].name, VALUE_GRADIENT, type, layer, -1);
+    g->values[alias].alias_of = gradient;
+    if (layout_reorders(&type)) {
+        g->values[alias].type.channels_last = false;
+        alias = derive_reordered(d, alias, PHASE_BACKWARD_INPUT, layer, true);
+    }
+    contribute(d, from, alias);
 }
 
 static void embedding(struct derive *d, int layer, int gradient)

@@ -5,11 +5,13 @@
 
 #include "base/memory.h"
 #include "model/derive.h"
+#include "op/layout.h"
 
 int derive_value(struct derive *d, const char *prefix, const char *name, enum value_kind kind,
                  struct tensor_type type, int layer, int index)
 {
     struct graph *g = d->graph;
+    type.channels_last = d->options.channels_last && type.shape.rank == 4;
     size_t before = strlen(prefix);
     size_t after = strlen(name) + 1;
     char *text = memory_new(before + after);
@@ -115,6 +117,25 @@ static void forward_batch_norm(struct derive *d, int layer, const struct op *op,
     derive_node(d, op, PHASE_FORWARD, layer, reads, read_count, writes, write_count);
 }
 
+int derive_reordered(struct derive *d, int value, enum phase phase, int layer, bool channels_last)
+{
+    struct graph *g = d->graph;
+    struct op op = {.kind = OP_cast, .compute = DTYPE_F32};
+    int out = derive_value(d, channels_last ? "" : "row-major ", g->values[value].name,
+                           g->values[value].kind, g->values[value].type, layer, -1);
+    g->values[out].type.channels_last = channels_last;
+    derive_node(d, &op, phase, layer, &value, 1, &out, 1);
+    return out;
+}
+
+/* The same bytes under another shape, in row-major order as torch's. */
+static int flat_bytes(struct derive *d, int value, int layer)
+{
+    if (!layout_reorders(&d->graph->values[value].type))
+        return value;
+    return derive_reordered(d, value, PHASE_FORWARD, layer, false);
+}
+
 static void forward_layer(struct derive *d, int layer, const struct tensor_type *type)
 {
     const struct layer *l = &d->model->layers[layer];
@@ -129,6 +150,8 @@ static void forward_layer(struct derive *d, int layer, const struct tensor_type 
         reads[read_count++] = derive_input(d, layer, i);
     for (int i = 0; i < l->parameter_count; i++)
         reads[read_count++] = derive_parameter(d, layer, i);
+    if (op.kind == OP_flatten)
+        reads[0] = flat_bytes(d, reads[0], layer);
     int output = derive_value(d, "", l->name, VALUE_ACTIVATION, *type, layer, -1);
     g->output_of[layer] = output;
     if (op.kind == OP_flatten)

@@ -69,6 +69,7 @@ struct graph_options {
                              weights of linear and conv layers are read from their low copies,
                              batch-norm parameters and all gradients of parameters stay fp32 */
     bool training;        /* false: forward and loss alone, running statistics used */
+    bool channels_last;   /* pictures and convolutions' weights lie as n, h, w, c */
     int loss_slots;       /* elements of VALUE_LOSSES */
 };
 

@@ -45,6 +45,6 @@ OP(zero, MEMORY)                       /* -> y */
 OP(scale_add, MEMORY)                  /* x [y] -> y: y = alpha x + beta y; y is read if beta != 0 */
 OP(bucket_copy, MEMORY)                /* x -> y: y = alpha x (scale_add's attribute): DDP's copy of a gradient
                                           into its bucket, priced with the device's bucket_tensor_seconds */
-OP(pack, MEMORY)                       /* x… -> y: back to back into one flat tensor */
+OP(pack, MEMORY)                       /* x… -> y: back to back into one flat tensor, in memory order */
 OP(unpack, MEMORY)                     /* x -> y…: the reverse; accumulate adds */
 OP(cast, MEMORY)                       /* x -> y: another element type, same shape */

@@ -20,6 +20,7 @@ struct shape {
 struct tensor_type {
     enum dtype dtype;
     struct shape shape;
+    bool channels_last; /* (n, c, h, w) lies in memory as n, h, w, c; false: row-major */
 };
 
 const char *dtype_name(enum dtype dtype); /* "fp32", "tf32", "bf16", "fp16", "int64", "int32" */

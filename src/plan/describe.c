@@ -106,7 +106,9 @@ void describe_view(struct text *out, const struct role *role, const struct view 
     if (view->offset)
         text_add(out, "+%lld", (long long)view->offset);
     text_add(out, " %s %s", dtype_name(view->type.dtype), shape_text(shape, &view->type.shape));
-    if (!view_is_dense(view)) {
+    if (!view_is_row_major(view) && view_is_dense(view)) {
+        text_add(out, " channels_last");
+    } else if (!view_is_dense(view)) {
         struct shape strides = shape_of(view->type.shape.rank, view->stride);
         text_add(out, " strides %s", shape_text(shape, &strides));
     }

@@ -38,7 +38,7 @@ static cJSON *view_json(const struct role *role, int index)
     add_int(object, "buffer", view->buffer);
     add_int(object, "offset", (double)view->offset);
     add_type(object, &view->type);
-    if (!view_is_dense(view))
+    if (!view_is_row_major(view))
         cJSON_AddItemToObject(object, "strides", ints(view->stride, view->type.shape.rank));
     return object;
 }

@@ -39,9 +39,13 @@ static void add_runs(struct runs *runs, const struct view *view)
     const struct shape *shape = &view->type.shape;
     int64_t bytes = (int64_t)dtype_bytes(view->type.dtype);
     int64_t index[MAX_RANK] = {0}, start = view->offset, elements, count = 1;
-    int inner = dense_from(view, &elements);
     if (shape_elements(shape) == 0)
         return;
+    if (view_is_dense(view)) {
+        add_run(runs, view->offset, view_end(view));
+        return;
+    }
+    int inner = dense_from(view, &elements);
     for (int d = 0; d < inner; d++)
         count *= shape->dim[d];
     if (count > OVERLAP_MOST_RUNS) {

@@ -82,7 +82,12 @@ struct view {
     struct tensor_type type;
     int64_t stride[MAX_RANK];
 };
+/* The elements lie back to back, in the order of the type's memory format. */
 bool view_is_dense(const struct view *view);
+/* Dense, and the last dimension runs fastest. */
+bool view_is_row_major(const struct view *view);
+/* Both dense, and element i in memory of one is element i of the other: bytes may be copied. */
+bool view_same_order(const struct view *a, const struct view *b);
 /* Bytes of the buffer that the view may touch: [offset, view_end). */
 int64_t view_end(const struct view *view);
 
@@ -224,7 +229,7 @@ int role_add_list(struct plan *plan, int role, const char *name);
 /* bytes and offset are set here; `buffer.name` is copied. */
 int role_add_buffer(struct plan *plan, int role, struct buffer buffer);
 
-struct view view_of(const struct role *role, int buffer); /* the whole buffer, dense */
+struct view view_of(const struct role *role, int buffer); /* the whole buffer, as its type lies */
 /* Rows [first, first + count) of dimension `dim`. */
 struct view view_narrow(struct view view, int dim, int64_t first, int64_t count);
 /* The same dense bytes under another type, which must not be larger. */

@@ -8,28 +8,54 @@ static int64_t product(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
-static void set_dense(struct view *view)
+static void dense_strides(const struct shape *shape, bool channels_last, int64_t stride[MAX_RANK])
 {
-    int64_t stride = 1;
-    for (int i = view->type.shape.rank - 1; i >= 0; i--) {
-        view->stride[i] = stride;
-        stride = product(stride, view->type.shape.dim[i]);
+    static const int inner_first[4] = {1, 3, 2, 0}; /* c, w, h, n */
+    int64_t step = 1;
+    for (int i = 0; i < shape->rank; i++) {
+        int d = channels_last && shape->rank == 4 ? inner_first[i] : shape->rank - 1 - i;
+        stride[d] = step;
+        step = product(step, shape->dim[d]);
     }
 }
 
 /* A dimension of one row is never stepped over, so its stride does not matter. */
-bool view_is_dense(const struct view *view)
+static bool lies_as(const struct view *view, bool channels_last)
 {
     const struct shape *shape = &view->type.shape;
-    int64_t stride = 1;
+    int64_t stride[MAX_RANK];
+    dense_strides(shape, channels_last, stride);
     if (shape_elements(shape) == 0)
         return true;
-    for (int i = shape->rank - 1; i >= 0; i--) {
-        if (shape->dim[i] != 1 && view->stride[i] != stride)
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->dim[i] != 1 && view->stride[i] != stride[i])
             return false;
-        stride = product(stride, shape->dim[i]);
-    }
     return true;
+}
+
+static void set_dense(struct view *view)
+{
+    dense_strides(&view->type.shape, view->type.channels_last, view->stride);
+}
+
+bool view_is_dense(const struct view *view)
+{
+    return lies_as(view, view->type.channels_last);
+}
+
+bool view_is_row_major(const struct view *view)
+{
+    return lies_as(view, false);
+}
+
+bool view_same_order(const struct view *a, const struct view *b)
+{
+    if (!view_is_dense(a) || !view_is_dense(b))
+        return false;
+    if (shape_equal(&a->type.shape, &b->type.shape))
+        return a->type.channels_last == b->type.channels_last ||
+               (view_is_row_major(a) && view_is_row_major(b));
+    return view_is_row_major(a) && view_is_row_major(b);
 }
 
 int64_t view_end(const struct view *view)

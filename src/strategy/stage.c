@@ -386,5 +386,6 @@ struct graph_options stage_graph_options(const struct strategy_request *request,
                                   .loss_sum = training->loss_sum,
                                   .precision = training->precision,
                                   .training = true,
+                                  .channels_last = training->channels_last,
                                   .loss_slots = training->steps};
 }

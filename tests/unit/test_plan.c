@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "op/layout.h"
 #include "plan/check.h"
 #include "plan/order.h"
 #include "plan/placement.h"
@@ -97,6 +98,47 @@ static void test_views(void)
     CU_ASSERT_EQUAL(other.offset, 40);
     CU_ASSERT_EQUAL(view_end(&other), 120);
     CU_ASSERT_EQUAL(other.stride[0], 1);
+    plan_free(plan);
+}
+
+/* A picture that is channels last: dense, not row-major, its samples dense as well. */
+static void test_channels_last(void)
+{
+    const struct mesh mesh = {1, {"dp"}, {1}};
+    struct plan *plan = plan_new("p", &mesh, -1);
+    role_init(plan, 0, "all", 1);
+    const int64_t dim[4] = {2, 3, 5, 7};
+    struct buffer buffer = {.name = "x", .type = {DTYPE_BF16, shape_of(4, dim), true}, .list = -1};
+    buffer.lifetime = LIFETIME_PERSISTENT;
+    struct view whole = view_of(plan->roles, role_add_buffer(plan, 0, buffer));
+    const int64_t stride[4] = {105, 1, 21, 3};
+    for (int d = 0; d < 4; d++)
+        CU_ASSERT_EQUAL(whole.stride[d], stride[d]);
+    CU_ASSERT_TRUE(view_is_dense(&whole));
+    CU_ASSERT_FALSE(view_is_row_major(&whole));
+    struct view sample = view_narrow(whole, 0, 1, 1);
+    CU_ASSERT_TRUE(view_is_dense(&sample));
+    CU_ASSERT_EQUAL(sample.offset, 210);
+    struct view channel = view_narrow(whole, 1, 0, 1);
+    CU_ASSERT_FALSE(view_is_dense(&channel));
+    struct tensor_type rows = {DTYPE_BF16, shape_of(4, dim)};
+    struct view row_major = view_as(whole, &rows);
+    CU_ASSERT_TRUE(view_is_row_major(&row_major));
+    CU_ASSERT_FALSE(view_same_order(&whole, &row_major));
+    CU_ASSERT_TRUE(view_same_order(&whole, &whole));
+
+    uint16_t in[210];
+    uint16_t out[210];
+    uint16_t back[210];
+    for (int i = 0; i < 210; i++)
+        in[i] = (uint16_t)(i + 1);
+    layout_from_rows(&whole.type, in, out);
+    for (int n = 0; n < 2; n++)
+        for (int c = 0; c < 3; c++)
+            for (int a = 0; a < 35; a++)
+                CU_ASSERT_EQUAL(out[n * 105 + a * 3 + c], in[n * 105 + c * 35 + a]);
+    layout_to_rows(&whole.type, out, back);
+    CU_ASSERT_EQUAL(memcmp(in, back, sizeof in), 0);
     plan_free(plan);
 }
 
@@ -315,6 +357,7 @@ static const struct unit_test tests[] = {
     {"texts are kept once", test_texts, NULL},
     {"groups", test_groups, NULL},
     {"views", test_views, NULL},
+    {"channels last", test_channels_last, NULL},
     {"order", test_order, NULL},
     {"order through a collective", test_order_collect, NULL},
     {"bad events", test_bad_events, NULL},

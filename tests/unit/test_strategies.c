@@ -108,6 +108,31 @@ static void ddp(void)
         "},\"devices\":4,\"strategy\":{\"type\":\"ddp\",\"ddp\":{\"bucket_cap_mb\":0.0001}}");
 }
 
+/* Where the elements lie does not change a bit; pictures, weights, buckets and replicas move. */
+static void channels_last(void)
+{
+    static const char *const ways[] = {
+        "},\"devices\":1,\"strategy\":\"single\"",
+        "},\"devices\":5,\"strategy\":\"data_parallel\"",
+        "},\"devices\":4,\"strategy\":{\"type\":\"ddp\",\"ddp\":{\"bucket_cap_mb\":0.0001}}",
+        "},\"devices\":2,\"strategy\":\"model_parallel\"",
+        "},\"devices\":2,\"strategy\":{\"type\":\"pipeline\",\"schedule\":\"1f1b\"}",
+        ",\"precision\":\"bf16\"},\"devices\":2,\"strategy\":\"ddp\"",
+    };
+    const struct subject *subject = &subjects[3];
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        double rows[STEPS];
+        double losses[STEPS];
+        char *rest = text_format(",\"memory_format\":\"channels_last\"%s", ways[w]);
+        CU_ASSERT_TRUE_FATAL(losses_of(subject, ways[w], rows));
+        bool ran = losses_of(subject, rest, losses);
+        CU_ASSERT_TRUE(ran);
+        for (int k = 0; ran && k < STEPS; k++)
+            CU_ASSERT_EQUAL(losses[k], rows[k]);
+        free(rest);
+    }
+}
+
 /* K passes over the same number of samples each are one step over K times as many. */
 static void accumulation(void)
 {
@@ -309,6 +334,7 @@ int main(void)
     static const struct unit_test tests[] = {
         {"data_parallel", data_parallel, NULL},
         {"ddp", ddp, NULL},
+        {"channels last", channels_last, NULL},
         {"accumulation", accumulation, NULL},
         {"model_parallel", model_parallel, NULL},
         {"embedding on the host", embedding_on_the_host, NULL},
