@@ -76,7 +76,7 @@ static const float *im2col(const struct geometry *g, const float *image, float *
     return columns;
 }
 
-/* The image's gradient must be zero before. */
+/* Adds to the image's gradient. */
 static void col2im(const struct geometry *g, const float *columns, float *image)
 {
     const float *in = columns;
@@ -135,15 +135,18 @@ enum rh_status cpu_conv2d_input_grad(const struct cpu_call *call)
     const float *gy = cpu_read(call, 0), *w = cpu_read(call, 1);
     struct geometry g = geometry_of(call->op, cpu_write_dim(call, 0), cpu_read_dim(call, 0));
     float *gx = cpu_write(call, 0), *columns;
+    bool add = call->op->accumulate;
     RETURN_IF_FAILED(columns_new(&g, &columns));
     for (int64_t i = 0; i < g.images * g.groups; i++) {
         float *part = gx + part_x(&g, i);
         float *target = columns ? columns : part;
         cpu_multiply(g.window, g.pixels, g.outputs, (struct cpu_matrix){w + part_w(&g, i), true},
-                     (struct cpu_matrix){gy + part_y(&g, i), false}, 0, target);
+                     (struct cpu_matrix){gy + part_y(&g, i), false}, add && !columns ? 1 : 0,
+                     target);
         if (!columns)
             continue;
-        memset(part, 0, (size_t)(g.channels * g.height * g.width) * sizeof *part);
+        if (!add)
+            memset(part, 0, (size_t)(g.channels * g.height * g.width) * sizeof *part);
         col2im(&g, columns, part);
     }
     free(columns);

@@ -33,9 +33,11 @@ enum rh_status cpu_bucket_copy(const struct cpu_call *call)
 
 static enum rh_status copy(const struct cpu_call *call)
 {
-    size_t bytes = type_bytes(&call->writes[0].type);
-    if (bytes > 0)
-        memmove(call->writes[0].data, call->reads[0].data, bytes);
+    for (int i = 0; i < call->write_count; i++) {
+        size_t bytes = type_bytes(&call->writes[i].type);
+        if (bytes > 0)
+            memmove(call->writes[i].data, call->reads[i].data, bytes);
+    }
     return RH_OK;
 }
 

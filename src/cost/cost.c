@@ -55,7 +55,10 @@ static void add_attributes(struct key *key, const struct op *op)
     if (class == OP_CLASS_CONVOLUTION || class == OP_CLASS_POOLING)
         add_window(key, op);
     else if (op->kind == OP_batch_norm2d)
-        add(key, op->norm.training ? " training" : " evaluation");
+        add(key, "%s%s", op->norm.training ? " training" : " evaluation",
+            op->norm.relu ? " relu" : "");
+    else if (op->kind == OP_batch_norm2d_grad && op->norm.relu)
+        add(key, " relu");
     if (op->accumulate)
         add(key, " accumulate");
 }

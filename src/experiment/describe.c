@@ -35,6 +35,7 @@ static cJSON *resolved_train(const struct experiment *e)
     cJSON_AddStringToObject(train, "precision", dtype_name(t->precision));
     cJSON_AddStringToObject(train, "memory_format",
                             t->channels_last ? "channels_last" : "contiguous");
+    cJSON_AddBoolToObject(train, "fusion", t->fusion);
     cJSON_AddNumberToObject(train, "steps", t->steps);
     cJSON_AddNumberToObject(train, "accumulate", t->accumulate);
     if (e->init_path)

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "experiment/place.h"
 #include "plan/check.h"
+#include "plan/fuse.h"
 #include "plan/placement.h"
 
 /* Communicators of a role: distinct (group, stream name) pairs of its collectives and exchanges. */
@@ -130,6 +131,8 @@ enum rh_status place_build(const struct experiment *e, struct strategy_plan *pla
     free(where);
     if (status != RH_OK)
         return status;
+    if (e->training.fusion)
+        plan_fuse(plan->plan);
     status = plan_check(plan->plan);
     if (status != RH_OK) {
         fail_within(status, "experiment '%s': plan of '%s'", e->name, e->strategy->name);

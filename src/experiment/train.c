@@ -119,7 +119,7 @@ enum rh_status section_train(struct experiment *e, const char *where)
     int index = 0;
     if (train)
         RETURN_IF_FAILED(JSON_CHECK_KEYS(train, where, "loss", "optimizer", "precision", "steps",
-                                         "accumulate", "init", "save", "memory_format"));
+                                         "accumulate", "init", "save", "memory_format", "fusion"));
     RETURN_IF_FAILED(read_loss(t, train, where));
     RETURN_IF_FAILED(read_optimizer(t, train, where));
     RETURN_IF_FAILED(json_string(train, where, "precision", &precision));
@@ -128,6 +128,7 @@ enum rh_status section_train(struct experiment *e, const char *where)
     RETURN_IF_FAILED(json_string(train, where, "memory_format", &format));
     RETURN_IF_FAILED(json_choice("memory_format", format, formats, 2, &index));
     t->channels_last = index == 1;
+    RETURN_IF_FAILED(json_bool(train, where, "fusion", &t->fusion));
     RETURN_IF_FAILED(json_integer(train, where, "steps", 1, 1000000, &steps));
     RETURN_IF_FAILED(json_integer(train, where, "accumulate", 1, 1000000, &accumulate));
     t->steps = (int)steps;

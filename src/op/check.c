@@ -68,6 +68,30 @@ static enum rh_status check_norm_grad(const struct call *call)
     return shape_channels(call->op, x, vectors, 2);
 }
 
+/* y and gresidual come with a residual, and both or neither do. */
+static enum rh_status check_whole_norm_grad(const struct call *call)
+{
+    struct operand vectors[6], x = read_of(call, 1), y = read_of(call, 6);
+    struct operand residual = write_of(call, 3);
+    int count = 0;
+    for (int i = 2; i < 6; i++)
+        vectors[count++] = read_of(call, i);
+    vectors[count++] = write_of(call, 1);
+    vectors[count++] = write_of(call, 2);
+    RETURN_IF_FAILED(shape_channels(call->op, x, vectors, count));
+    RETURN_IF_FAILED(rule_same_shape(call->op, read_of(call, 0), x));
+    RETURN_IF_FAILED(rule_same_shape(call->op, write_of(call, 0), x));
+    if (!y.type != !residual.type)
+        return fail(RH_INVALID,
+                    "wrong operands of op 'batch_norm2d_grad': 'y' and 'gresidual' go together, "
+                    "%d of 2 given",
+                    1);
+    if (!y.type)
+        return RH_OK;
+    RETURN_IF_FAILED(rule_same_shape(call->op, y, x));
+    return rule_same_shape(call->op, residual, x);
+}
+
 static enum rh_status check_pool_grad(const struct call *call)
 {
     struct operand gy = read_of(call, 0), gx = write_of(call, 0);
@@ -190,6 +214,17 @@ static enum rh_status check_pack(const struct op *op, const struct tensor_type *
     return RH_OK;
 }
 
+/* Several casts in one: pair by pair. */
+static enum rh_status check_casts(const struct call *call)
+{
+    if (call->read_count != call->write_count)
+        return fail(RH_INVALID, "wrong number of writes of op 'cast': %d given, %d wanted",
+                    call->write_count, call->read_count);
+    for (int i = 0; i < call->read_count; i++)
+        RETURN_IF_FAILED(op_check(call->op, &call->reads[i], 1, &call->writes[i], 1));
+    return RH_OK;
+}
+
 enum rh_status op_check(const struct op *op, const struct tensor_type *reads, int read_count,
                         const struct tensor_type *writes, int write_count)
 {
@@ -200,6 +235,8 @@ enum rh_status op_check(const struct op *op, const struct tensor_type *reads, in
         return check_pack(op, reads, read_count, writes, write_count);
     if (op->kind == OP_unpack)
         return check_pack(op, writes, write_count, reads, read_count);
+    if (op->kind == OP_cast && read_count > 1)
+        return check_casts(&call);
     RETURN_IF_FAILED(rule_operands(op, false, reads, read_count));
     RETURN_IF_FAILED(rule_operands(op, true, writes, write_count));
     switch (op->kind) {
@@ -209,6 +246,7 @@ enum rh_status op_check(const struct op *op, const struct tensor_type *reads, in
     case OP_conv2d_weight_grad: return check_product_grad(&call, false);
     case OP_batch_norm2d_input_grad:
     case OP_batch_norm2d_weight_grad: return check_norm_grad(&call);
+    case OP_batch_norm2d_grad: return check_whole_norm_grad(&call);
     case OP_relu_grad:
         RETURN_IF_FAILED(rule_same_shape(op, read_of(&call, 1), read_of(&call, 0)));
         return rule_same_shape(op, write_of(&call, 0), read_of(&call, 0));

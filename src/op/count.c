@@ -77,6 +77,13 @@ static double optimizer_flops(const struct op *op, const struct tensor_type *wri
     return each * parameters;
 }
 
+/* relu's mask is a comparison with y, or with what is computed anew. */
+static double norm_grad_flops(const struct op *op, int read_count)
+{
+    double mask = !op->norm.relu ? 0 : read_count > 6 ? 1 : 1 + NORM_EVALUATION;
+    return NORM_INPUT_GRAD + mask;
+}
+
 double op_flops(const struct op *op, const struct tensor_type *reads, int read_count,
                 const struct tensor_type *writes, int write_count)
 {
@@ -91,7 +98,9 @@ double op_flops(const struct op *op, const struct tensor_type *reads, int read_c
     case OP_linear_weight_grad: return linear_flops(&reads[0], y) + summed_bias;
     case OP_conv2d_weight_grad: return conv2d_flops(&reads[0], y) + summed_bias;
     case OP_batch_norm2d:
-        return elements(y) * (op->norm.training ? NORM_TRAINING : NORM_EVALUATION);
+        return elements(y) * ((op->norm.training ? NORM_TRAINING : NORM_EVALUATION) +
+                              (op->norm.relu ? 1 : 0) + (read_count > 6 ? 1 : 0));
+    case OP_batch_norm2d_grad: return elements(y) * norm_grad_flops(op, read_count);
     case OP_batch_norm2d_input_grad: return elements(y) * NORM_INPUT_GRAD;
     case OP_batch_norm2d_weight_grad: return elements(&reads[0]) * NORM_WEIGHT_GRAD;
     case OP_relu:
@@ -152,6 +161,6 @@ double op_bytes(const struct op *op, const struct tensor_type *reads, int read_c
     for (int i = 0; i < read_count; i++)
         total += bytes(&reads[i]);
     for (int i = 0; i < write_count; i++)
-        total += bytes(&writes[i]) * (op->accumulate ? 2 : 1);
+        total += bytes(&writes[i]) * (op_adds_to(op, i) ? 2 : 1);
     return total;
 }

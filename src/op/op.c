@@ -42,6 +42,13 @@ const char *op_class_name(enum op_class c)
     return names[c];
 }
 
+bool op_adds_to(const struct op *op, int index)
+{
+    if (op->kind == OP_batch_norm2d_grad) /* ggamma and gbeta */
+        return op->accumulate && (index == 1 || index == 2);
+    return op->accumulate;
+}
+
 bool op_parse(const char *name, enum op_kind *kind)
 {
     for (int i = 0; i < OP_COUNT; i++)

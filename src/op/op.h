@@ -35,7 +35,8 @@ enum { CONTROL_LEARNING_RATE, CONTROL_LOSS_SLOT, CONTROL_ELEMENTS = 4 };
 struct op {
     enum op_kind kind;
     enum dtype compute; /* rate of its arithmetic: F32, TF32, BF16 or F16 */
-    bool accumulate;    /* weight gradients and losses: add to what the write holds */
+    bool accumulate;    /* add to what the write holds: losses, gradients of weights and biases,
+                           conv2d_input_grad; see op_adds_to */
     union {
         struct {
             int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
@@ -47,6 +48,7 @@ struct op {
         struct {
             double epsilon, momentum;
             bool training;
+            bool relu; /* of the result; the gradient is masked by it */
         } norm;
         struct {
             double weight; /* multiplies loss and gradient: 1 / (microbatches * accumulation) */
@@ -69,6 +71,9 @@ const char *op_name(enum op_kind kind);       /* "linear" */
 enum op_class op_class(enum op_kind kind);
 const char *op_class_name(enum op_class c);   /* "matmul", "convolution", … as in device files */
 bool op_parse(const char *name, enum op_kind *kind);
+
+/* Whether the op adds to write `index` instead of overwriting it. */
+bool op_adds_to(const struct op *op, int index);
 
 enum { OP_MAX_WRITES = 6 }; /* of forward ops; optimizers take any number */
 

@@ -10,6 +10,7 @@
 OP(linear, MATMUL)                     /* x[n,i] w[o,i] [b[o]]           -> y[n,o] */
 OP(conv2d, CONVOLUTION)                /* x[n,c,h,w] w[o,c/g,kh,kw] [b[o]] -> y[n,o,p,q] */
 OP(batch_norm2d, NORMALIZATION)        /* x gamma[c] beta[c] mean[c] var[c] count(i64)
+                                          [residual: added before relu]
                                           -> y save_mean[c] save_invstd[c] mean var count (training)
                                           -> y                            (evaluation) */
 OP(relu, ELEMENTWISE)                  /* x -> y */
@@ -28,6 +29,9 @@ OP(conv2d_input_grad, CONVOLUTION)     /* gy w -> gx */
 OP(conv2d_weight_grad, CONVOLUTION)    /* gy x -> gw [gb] */
 OP(batch_norm2d_input_grad, NORMALIZATION)  /* gy x gamma save_mean save_invstd -> gx */
 OP(batch_norm2d_weight_grad, NORMALIZATION) /* gy x save_mean save_invstd -> ggamma gbeta */
+OP(batch_norm2d_grad, NORMALIZATION)   /* gy x gamma beta save_mean save_invstd [y]
+                                          -> gx ggamma gbeta [gresidual: gy masked by relu];
+                                          both of the above in one; y where there was a residual */
 OP(relu_grad, ELEMENTWISE)             /* gy y -> gx */
 OP(max_pool2d_grad, POOLING)           /* gy x y -> gx: to the first maximum of each window */
 OP(avg_pool2d_grad, POOLING)           /* gy -> gx (shape from the write) */
@@ -47,4 +51,4 @@ OP(bucket_copy, MEMORY)                /* x -> y: y = alpha x (scale_add's attri
                                           into its bucket, priced with the device's bucket_tensor_seconds */
 OP(pack, MEMORY)                       /* x… -> y: back to back into one flat tensor, in memory order */
 OP(unpack, MEMORY)                     /* x -> y…: the reverse; accumulate adds */
-OP(cast, MEMORY)                       /* x -> y: another element type, same shape */
+OP(cast, MEMORY)                       /* x… -> y…: other element types or memory formats, same shapes */

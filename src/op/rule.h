@@ -5,7 +5,7 @@
 
 #include "op/op.h"
 
-enum { SIGNATURE_OPERANDS = 6 };
+enum { SIGNATURE_OPERANDS = 7 };
 
 /* REAL is any floating type, INTEGER int64; MAYBE may be left out. */
 enum operand_kind { REAL = 0, INTEGER = 1, MAYBE = 2 };

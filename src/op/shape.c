@@ -158,6 +158,8 @@ static enum rh_status infer_batch_norm2d(const struct op *op, const struct opera
     if (shape_elements(&in[5].type->shape) != 1)
         return rule_fault(op, in[5], "elements", shape_elements(&in[5].type->shape),
                           op_name(op->kind), 1);
+    if (in[6].type)
+        RETURN_IF_FAILED(rule_same_shape(op, in[6], in[0]));
     writes[0].shape = in[0].type->shape;
     *write_count = 1;
     if (!op->norm.training)

@@ -63,8 +63,9 @@ static void describe_attributes(struct text *out, const struct op *op)
     case OP_batch_norm2d:
     case OP_batch_norm2d_input_grad:
     case OP_batch_norm2d_weight_grad:
-        text_add(out, " %s epsilon %g momentum %g", op->norm.training ? "training" : "evaluation",
-                 op->norm.epsilon, op->norm.momentum);
+    case OP_batch_norm2d_grad:
+        text_add(out, " %s epsilon %g momentum %g%s", op->norm.training ? "training" : "evaluation",
+                 op->norm.epsilon, op->norm.momentum, op->norm.relu ? " relu" : "");
         return;
     case OP_mse_loss:
     case OP_mse_loss_grad:

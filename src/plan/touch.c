@@ -13,7 +13,7 @@ static bool needs_content(const struct plan *plan, const struct instruction *ins
                           bool write)
 {
     if (instruction->kind == INSTRUCTION_COMPUTE)
-        return !write || instruction->compute.op.accumulate;
+        return !write || op_adds_to(&instruction->compute.op, k - instruction->compute.read_count);
     if (instruction->kind == INSTRUCTION_COLLECT && !write &&
         instruction->collect.kind == COLLECTIVE_BROADCAST)
         return plan->groups[instruction->collect.group].axes == 0 &&

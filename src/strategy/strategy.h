@@ -17,6 +17,7 @@ struct training {
     double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
     bool nesterov;
     enum dtype precision;
+    bool fusion;        /* plan/fuse.h */
     bool channels_last; /* memory format of pictures and convolutions' weights */
     int steps;
     int accumulate; /* passes of one step; 1: no accumulation */
