@@ -1,4 +1,4 @@
-#include "backends/cuda/convolution.h"
+#include "backends/cuda/convolution_way.h"
 
 #define GRAPH_DO(call)                                                                             \
     do {                                                                                           \
@@ -9,16 +9,18 @@
 #define SET(descriptor, attribute, type, count, value)                                             \
     GRAPH_DO(cudnnBackendSetAttribute(descriptor, attribute, type, count, value))
 
-static enum rh_status make_tensor(const char *name, int64_t id, enum dtype dtype,
-                                  const int64_t dim[4], bool last, cudnnBackendDescriptor_t *out)
+static enum rh_status make_tensor(const struct convolution_request *r, const char *name, int64_t id,
+                                  enum dtype dtype, const int64_t dim[4],
+                                  cudnnBackendDescriptor_t *out)
 {
+    bool last = r->channels_last;
     cudnnDataType_t type = dtype == DTYPE_BF16  ? CUDNN_DATA_BFLOAT16
                            : dtype == DTYPE_F16 ? CUDNN_DATA_HALF
                                                 : CUDNN_DATA_FLOAT;
     int64_t area = dim[2] * dim[3];
     int64_t stride[4] = {dim[1] * area, last ? 1 : area, last ? dim[3] * dim[1] : dim[3],
                          last ? dim[1] : 1};
-    int64_t alignment_bytes = 16;
+    int64_t alignment_bytes = r->alignment_bytes ? r->alignment_bytes : 16;
     GRAPH_DO(cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, out));
     SET(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     SET(*out, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
@@ -89,12 +91,12 @@ enum rh_status convolution_graph_make(struct session *s, const struct convolutio
     int64_t x[] = {r->n, r->c, r->h, r->w}, y[] = {r->n, r->k, r->p, r->q};
     int64_t w[] = {r->k, r->c / r->op.window.groups, r->op.window.kernel_h, r->op.window.kernel_w};
     *g = (struct convolution_graph){0};
-    RETURN_IF_FAILED(make_tensor(name, CONVOLUTION_X, kind == OP_conv2d_input_grad ? out : r->type,
-                                 x, r->channels_last, &g->x));
-    RETURN_IF_FAILED(make_tensor(name, CONVOLUTION_W, kind == OP_conv2d_weight_grad ? out : r->type,
-                                 w, r->channels_last, &g->w));
-    RETURN_IF_FAILED(make_tensor(name, CONVOLUTION_Y, kind == OP_conv2d ? out : r->type, y,
-                                 r->channels_last, &g->y));
+    RETURN_IF_FAILED(make_tensor(r, name, CONVOLUTION_X,
+                                 kind == OP_conv2d_input_grad ? out : r->type, x, &g->x));
+    RETURN_IF_FAILED(make_tensor(r, name, CONVOLUTION_W,
+                                 kind == OP_conv2d_weight_grad ? out : r->type, w, &g->w));
+    RETURN_IF_FAILED(
+        make_tensor(r, name, CONVOLUTION_Y, kind == OP_conv2d ? out : r->type, y, &g->y));
     RETURN_IF_FAILED(make_window(name, &r->op, &g->window));
     RETURN_IF_FAILED(make_operation(name, kind, beta, g));
     GRAPH_DO(cudnnBackendCreateDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, &g->graph));
