@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "backends/cuda/convolution.h"
 #include "backends/cuda/ready.h"
 
 /* One compute instruction on its way to its stream. */
@@ -56,53 +57,23 @@ static enum rh_status linear(struct call *c)
     return RH_OK;
 }
 
-/* cuDNN gives the gradient in the type of its operands: fp16 and bf16 wait at the workspace's end
- * and are added up in fp32. */
-static enum rh_status conv2d_weight_grad(struct call *c)
-{
-    const struct ready *r = c->ready;
-    const struct shape *gy = shape(c, 0);
-    int write = c->in->compute.read_count;
-    int add = c->in->compute.op.accumulate;
-    float one = 1;
-    float beta = add && !r->narrow_bytes ? 1 : 0;
-    size_t room = c->s->workspace_bytes - r->narrow_bytes;
-    void *gw = r->narrow_bytes ? (char *)c->workspace + room : c->at[write];
-    DNN_DO(cudnnConvolutionBackwardFilter(
-        c->s->dnn, &one, r->x, c->at[1], r->y, c->at[0], r->convolution,
-        (cudnnConvolutionBwdFilterAlgo_t)r->algorithm, c->workspace, room, &beta, r->w, gw));
-    if (r->narrow_bytes)
-        kernel_widen(c->stream, type_of(c, 0), gw, c->at[write], elements(c, write), add);
-    if (c->in->compute.write_count > 1)
-        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1], gy->dim[0],
-                            gy->dim[1], gy->dim[2] * gy->dim[3], add);
-    return RH_OK;
-}
-
 static enum rh_status conv2d(struct call *c)
 {
-    const struct ready *r = c->ready;
-    float one = 1;
-    float zero = 0;
+    const struct op *op = &c->in->compute.op;
     int write = c->in->compute.read_count;
-    size_t room = c->s->workspace_bytes;
-    DNN_DO(cudnnSetStream(c->s->dnn, c->stream));
-    switch (c->in->compute.op.kind) {
-    case OP_conv2d:
-        DNN_DO(cudnnConvolutionForward(c->s->dnn, &one, r->x, c->at[0], r->w, c->at[1],
-                                       r->convolution, (cudnnConvolutionFwdAlgo_t)r->algorithm,
-                                       c->workspace, room, &zero, r->y, c->at[write]));
-        if (write > 2)
-            DNN_DO(cudnnAddTensor(c->s->dnn, &one, r->bias, c->at[2], &one, r->y, c->at[write]));
-        return RH_OK;
-    case OP_conv2d_input_grad:
-        DNN_DO(cudnnConvolutionBackwardData(c->s->dnn, &one, r->w, c->at[1], r->y, c->at[0],
-                                            r->convolution,
-                                            (cudnnConvolutionBwdDataAlgo_t)r->algorithm,
-                                            c->workspace, room, &zero, r->x, c->at[write]));
-        return RH_OK;
-    default: return conv2d_weight_grad(c);
+    const void *bias = op->kind == OP_conv2d && write > 2 ? c->at[2] : NULL;
+    enum rh_status status = convolution_run(c->s, c->ready->convolution, c->stream, c->at[0],
+                                            c->at[1], bias, c->at[write], c->workspace);
+    if (status != RH_OK)
+        return fail_within(status, "'%s'", c->in->name);
+    if (op->kind == OP_conv2d_weight_grad && c->in->compute.write_count > 1) {
+        const int64_t *gy = shape(c, 0)->dim;
+        int64_t area = gy[2] * gy[3];
+        bool last = c->ready->channels_last;
+        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1],
+                            last ? gy[0] * area : gy[0], gy[1], last ? 1 : area, op->accumulate);
     }
+    return RH_OK;
 }
 
 static void batch_norm(struct call *c)

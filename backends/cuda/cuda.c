@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backends/cuda/convolution.h"
 #include "backends/cuda/ranks.h"
 #include "base/memory.h"
 
@@ -223,6 +224,7 @@ static enum rh_status read_values(struct session *s, int worker, int buffer, voi
 static void close_session(struct session *s)
 {
     unload(s);
+    convolutions_drop(s);
     if (s->dnn)
         cudnnDestroy(s->dnn);
     if (s->lt)

@@ -3,12 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/convolution.h"
 #include "backends/cuda/ranks.h"
 #include "base/memory.h"
 #include "op/convert.h"
-
-/* Workspace that a convolution or a product may ask for. */
-static const size_t workspace_most = (size_t)256 << 20;
 
 struct ready *ready_of(const struct session *s, int worker, int list, const struct instruction *in)
 {
@@ -23,21 +21,9 @@ static const struct tensor_type *operand(const struct role *role, const struct i
     return &role->views[in->compute.view_first + index].type;
 }
 
-static cudnnDataType_t picture_type(enum dtype dtype)
+static enum dtype stored(enum dtype dtype)
 {
-    return dtype == DTYPE_BF16  ? CUDNN_DATA_BFLOAT16
-           : dtype == DTYPE_F16 ? CUDNN_DATA_HALF
-                                : CUDNN_DATA_FLOAT;
-}
-
-static enum rh_status describe_picture(cudnnTensorDescriptor_t *descriptor,
-                                       const struct tensor_type *t)
-{
-    DNN_DO(cudnnCreateTensorDescriptor(descriptor));
-    DNN_DO(cudnnSetTensor4dDescriptor(*descriptor, CUDNN_TENSOR_NCHW, picture_type(t->dtype),
-                                      (int)t->shape.dim[0], (int)t->shape.dim[1],
-                                      (int)t->shape.dim[2], (int)t->shape.dim[3]));
-    return RH_OK;
+    return dtype == DTYPE_TF32 ? DTYPE_F32 : dtype;
 }
 
 static size_t whole_lines(size_t bytes)
@@ -51,61 +37,77 @@ static void need_workspace(struct session *s, size_t bytes)
         s->workspace_bytes = whole_lines(bytes);
 }
 
-/* The fastest by cuDNN's own estimate whose workspace is not too large. */
-#define CHOOSE(kind, performance, ...)                                                             \
-    do {                                                                                           \
-        performance found[8];                                                                      \
-        int count = 0;                                                                             \
-        bool chosen = false;                                                                       \
-        DNN_DO(cudnnGetConvolution##kind##Algorithm_v7(s->dnn, __VA_ARGS__, 8, &count, found));    \
-        for (int i = 0; i < count && !chosen; i++) {                                               \
-            if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > workspace_most ||     \
-                found[i].determinism != CUDNN_DETERMINISTIC)                                       \
-                continue;                                                                          \
-            chosen = true;                                                                         \
-            r->algorithm = (int)found[i].algo;                                                     \
-            need_workspace(s, found[i].memory + r->narrow_bytes);                                  \
-        }                                                                                          \
-        if (!chosen)                                                                               \
-            return fail(RH_FAILED, "cuDNN has no algorithm for '%s'", in->name);                   \
-    } while (0)
+/* Dense as [n, h, w, c]. */
+static bool is_channels_last(const struct view *v)
+{
+    static const int order[] = {1, 3, 2, 0};
+    const int64_t *dim = v->type.shape.dim;
+    int64_t stride = 1;
+    for (int i = 0; i < 4 && v->type.shape.rank == 4; i++) {
+        if (dim[order[i]] != 1 && v->stride[order[i]] != stride)
+            return false;
+        stride *= dim[order[i]];
+    }
+    return v->type.shape.rank == 4;
+}
 
-static enum rh_status ready_conv2d(struct session *s, const struct role *role,
+/* Whether x, w and y are channels-last. Of one channel or one pixel a tensor is both: the others
+ * tell; where all are both, so is the convolution. */
+static enum rh_status find_layout(const struct role *role, const struct instruction *in, bool *last)
+{
+    const struct view *views = &role->views[in->compute.view_first];
+    int pictures[] = {0, 1, in->compute.read_count};
+    int only_last = -1, only_first = -1;
+    for (int i = 0; i < 3; i++) {
+        const struct view *v = &views[pictures[i]];
+        if (!view_is_row_major(v))
+            only_last = pictures[i];
+        else if (!is_channels_last(v))
+            only_first = pictures[i];
+    }
+    if (only_last >= 0 && only_first >= 0)
+        return fail(RH_INVALID, "'%s': operand %d of %s is channels-last, operand %d is not",
+                    in->name, only_last, op_name(in->compute.op.kind), only_first);
+    *last = only_first < 0;
+    return RH_OK;
+}
+
+static int alignment_of(struct session *s, int worker, const struct role *role,
+                        const struct instruction *in)
+{
+    const struct view *views = &role->views[in->compute.view_first];
+    int pictures[] = {0, 1, in->compute.read_count};
+    uintptr_t all = 16;
+    for (int i = 0; i < 3; i++)
+        all |= (uintptr_t)view_pointer(s, worker, &views[pictures[i]]);
+    return (int)(all & -all);
+}
+
+static enum rh_status ready_conv2d(struct session *s, int worker, const struct role *role,
                                    const struct instruction *in, struct ready *r)
 {
     const struct op *op = &in->compute.op;
     int write = in->compute.read_count;
     bool forward = op->kind == OP_conv2d;
     bool weights = op->kind == OP_conv2d_weight_grad;
-    const struct tensor_type *x = operand(role, in, forward ? 0 : weights ? 1 : write);
-    const struct tensor_type *w = operand(role, in, weights ? write : 1);
-    const struct tensor_type *y = operand(role, in, forward ? write : 0);
-    RETURN_IF_FAILED(describe_picture(&r->x, x));
-    RETURN_IF_FAILED(describe_picture(&r->y, y));
-    struct tensor_type one = *y;
-    one.shape.dim[0] = one.shape.dim[2] = one.shape.dim[3] = 1;
-    RETURN_IF_FAILED(describe_picture(&r->bias, &one));
-    DNN_DO(cudnnCreateFilterDescriptor(&r->w));
-    DNN_DO(cudnnSetFilter4dDescriptor(r->w, picture_type(y->dtype), CUDNN_TENSOR_NCHW,
-                                      (int)w->shape.dim[0], (int)w->shape.dim[1],
-                                      (int)w->shape.dim[2], (int)w->shape.dim[3]));
-    DNN_DO(cudnnCreateConvolutionDescriptor(&r->convolution));
-    DNN_DO(cudnnSetConvolution2dDescriptor(
-        r->convolution, op->window.padding_h, op->window.padding_w, op->window.stride_h,
-        op->window.stride_w, op->window.dilation, op->window.dilation, CUDNN_CROSS_CORRELATION,
-        CUDNN_DATA_FLOAT));
-    DNN_DO(cudnnSetConvolutionGroupCount(r->convolution, op->window.groups));
-    DNN_DO(cudnnSetConvolutionMathType(
-        r->convolution, op->compute == DTYPE_F32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH));
-    if (weights && dtype_is_low(y->dtype))
-        r->narrow_bytes = whole_lines(type_bytes(&(struct tensor_type){y->dtype, w->shape}));
-    if (forward)
-        CHOOSE(Forward, cudnnConvolutionFwdAlgoPerf_t, r->x, r->w, r->convolution, r->y);
-    else if (weights)
-        CHOOSE(BackwardFilter, cudnnConvolutionBwdFilterAlgoPerf_t, r->x, r->y, r->convolution,
-               r->w);
-    else
-        CHOOSE(BackwardData, cudnnConvolutionBwdDataAlgoPerf_t, r->w, r->y, r->convolution, r->x);
+    const int64_t *x = operand(role, in, forward ? 0 : weights ? 1 : write)->shape.dim;
+    const int64_t *y = operand(role, in, forward ? write : 0)->shape.dim;
+    struct convolution_request request = {.op = *op,
+                                          .type = stored(operand(role, in, 0)->dtype),
+                                          .out = stored(operand(role, in, write)->dtype),
+                                          .n = x[0],
+                                          .c = x[1],
+                                          .h = x[2],
+                                          .w = x[3],
+                                          .k = y[1],
+                                          .p = y[2],
+                                          .q = y[3],
+                                          .bias = forward && write > 2,
+                                          .alignment_bytes = alignment_of(s, worker, role, in)};
+    RETURN_IF_FAILED(find_layout(role, in, &request.channels_last));
+    RETURN_IF_FAILED(convolution_find(s, &request, in->name, &r->convolution));
+    r->channels_last = request.channels_last;
+    need_workspace(s, convolution_workspace(r->convolution));
     return RH_OK;
 }
 
@@ -194,11 +196,6 @@ static bool takes_low(const struct op *op, int operand, int reads)
     }
 }
 
-static enum dtype stored(enum dtype dtype)
-{
-    return dtype == DTYPE_TF32 ? DTYPE_F32 : dtype;
-}
-
 /* On a GPU the operands that may be fp16 or bf16 are all of one type. */
 static enum rh_status check_type(const struct role *role, const struct instruction *in, int index,
                                  enum dtype *common)
@@ -221,8 +218,7 @@ static enum rh_status check_type(const struct role *role, const struct instructi
 static bool fits_kernel(enum op_kind kind, const struct view *view)
 {
     enum op_class class = op_class(kind);
-    bool pictures = class == OP_CLASS_CONVOLUTION || class == OP_CLASS_NORMALIZATION ||
-                    class == OP_CLASS_POOLING;
+    bool pictures = class == OP_CLASS_NORMALIZATION || class == OP_CLASS_POOLING;
     return pictures ? view_is_row_major(view) : view_is_dense(view);
 }
 
@@ -255,7 +251,7 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_linear_weight_grad: return ready_product(s, worker, role, in, r);
     case OP_conv2d:
     case OP_conv2d_input_grad:
-    case OP_conv2d_weight_grad: return ready_conv2d(s, role, in, r);
+    case OP_conv2d_weight_grad: return ready_conv2d(s, worker, role, in, r);
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return ready_optimizer(s, worker, role, in, r);
@@ -296,16 +292,6 @@ static void ready_free(struct ready *r)
         cublasLtMatrixLayoutDestroy(r->b);
     if (r->c)
         cublasLtMatrixLayoutDestroy(r->c);
-    if (r->x)
-        cudnnDestroyTensorDescriptor(r->x);
-    if (r->y)
-        cudnnDestroyTensorDescriptor(r->y);
-    if (r->bias)
-        cudnnDestroyTensorDescriptor(r->bias);
-    if (r->w)
-        cudnnDestroyFilterDescriptor(r->w);
-    if (r->convolution)
-        cudnnDestroyConvolutionDescriptor(r->convolution);
     cudaFree(r->table);
     free(r->tensors);
     free(r->host_status);

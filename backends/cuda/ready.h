@@ -12,11 +12,8 @@ struct ready {
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t product_algorithm;
     /* convolutions */
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t convolution;
-    int algorithm;       /* of the direction */
-    size_t narrow_bytes; /* of a weight gradient in fp16 or bf16, before it is widened */
+    const struct convolution *convolution; /* the session's */
+    bool channels_last;
     /* tables in device memory: optimizers, pack, unpack */
     void *table;
     int rows;

@@ -13,6 +13,7 @@
 /* What an instruction needs beside its operands, made at load: descriptors, chosen algorithms,
  * tables of pointers. Freed by ready_free. */
 struct ready;
+struct convolution;
 
 struct cuda_worker {
     int role;
@@ -35,6 +36,8 @@ struct session {
     cudaEvent_t fork, join;
     cublasLtHandle_t lt;
     cudnnHandle_t dnn;
+    struct convolution *convolutions; /* convolution.h: found so far, kept over loads */
+    double search_seconds;            /* spent on finding them */
     size_t workspace_bytes;
     cudaGraphExec_t *graphs; /* per list, with launch graph; NULL until captured */
     void *staging;           /* pinned: fed buffers on their way to a device */

@@ -37,6 +37,11 @@ struct strided {
 void kernel_strided_copy(cudaStream_t s, const void *from, void *to, struct strided shape,
                          int element_bytes);
 
+/* bias.cu: y[rows, channels, area], or [rows, area, channels], += bias[channels] (NULL: none), then
+ * relu if asked. */
+void kernel_bias_relu(cudaStream_t s, enum kernel_type type, void *y, const void *bias,
+                      int64_t rows, int64_t channels, int64_t area, int channels_last, int relu);
+
 /* pool.cu: windows as in op.h */
 struct window {
     int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
