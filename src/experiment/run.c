@@ -73,8 +73,6 @@ static enum rh_status run_plan(const struct run *run, struct result *result)
                                       .compute_scale = run->compute_scale,
                                       .bucket_tensor_seconds = e->bucket_tensor_seconds};
     memset(result, 0, sizeof *result);
-    if (run->stop && e->backend->real)
-        stop_arm(run->stop); /* before its libraries make threads, which inherit the mask */
     RETURN_IF_FAILED(e->backend->open(&options, &session));
     enum rh_status status = run_session(run, session, result);
     e->backend->close(session);

@@ -1,36 +1,46 @@
 #include "experiment/stop.h"
 
 #include <stddef.h>
-#include <time.h>
 
-static void fill_signals(sigset_t *signals)
+static const int signals[STOP_SIGNALS] = {SIGTERM, SIGINT};
+
+static void note(int signal)
 {
-    sigemptyset(signals);
-    sigaddset(signals, SIGTERM);
-    sigaddset(signals, SIGINT);
+    (void)signal;
 }
 
+/* The handler needs no variable: SA_RESETHAND takes it away when it has run, and that shows.
+ * Blocked signals would not do: OpenBLAS has threads of its own before main begins, which take
+ * them. */
 void stop_arm(struct stop *stop)
 {
-    sigset_t signals;
+    struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
     if (stop->armed)
         return;
-    fill_signals(&signals);
-    stop->armed = pthread_sigmask(SIG_BLOCK, &signals, &stop->before) == 0;
+    stop->armed = true;
+    for (int i = 0; i < STOP_SIGNALS; i++) {
+        sigaction(signals[i], NULL, &stop->before[i]);
+        stop->held[i] =
+            stop->before[i].sa_handler != SIG_IGN && sigaction(signals[i], &action, NULL) == 0;
+    }
 }
 
 int stop_asked(const struct stop *stop)
 {
-    const struct timespec now = {0, 0};
-    sigset_t signals;
-    fill_signals(&signals);
-    int signal = stop->armed ? sigtimedwait(&signals, NULL, &now) : 0;
-    return signal > 0 ? signal : 0;
+    for (int i = 0; i < STOP_SIGNALS; i++) {
+        struct sigaction now;
+        if (stop->armed && stop->held[i] && sigaction(signals[i], NULL, &now) == 0 &&
+            now.sa_handler != note)
+            return signals[i];
+    }
+    return 0;
 }
 
 void stop_release(struct stop *stop)
 {
-    if (stop->armed)
-        pthread_sigmask(SIG_SETMASK, &stop->before, NULL);
+    for (int i = 0; i < STOP_SIGNALS; i++)
+        if (stop->armed && stop->held[i])
+            sigaction(signals[i], &stop->before[i], NULL);
     stop->armed = false;
 }
