@@ -30,6 +30,9 @@ void text_add(struct text *text, const char *format, ...)
     text->length = needed - 1;
 }
 
+/* A pipe may never end. */
+static const size_t PIPE_MOST = (size_t)1 << 26;
+
 char *text_read_file(const char *path, size_t *bytes)
 {
     struct stat info;
@@ -38,11 +41,14 @@ char *text_read_file(const char *path, size_t *bytes)
         fail(RH_INVALID, "cannot read '%s': %s", path, strerror(errno));
         return NULL;
     }
-    if (fstat(fileno(file), &info) != 0 || S_ISDIR(info.st_mode)) {
+    int known = fstat(fileno(file), &info) == 0;
+    if (!known || !(S_ISREG(info.st_mode) || S_ISFIFO(info.st_mode))) {
         fclose(file);
-        fail(RH_INVALID, "cannot read '%s': it is a directory", path);
+        fail(RH_INVALID, "cannot read '%s': it is %s", path,
+             known && S_ISDIR(info.st_mode) ? "a directory" : "no file");
         return NULL;
     }
+    const size_t most = S_ISREG(info.st_mode) ? SIZE_MAX : PIPE_MOST;
     char *data = NULL;
     size_t length = 0;
     size_t capacity = 0;
@@ -55,6 +61,13 @@ char *text_read_file(const char *path, size_t *bytes)
         if (got == 0)
             break;
         length += got;
+        if (length > most) {
+            fclose(file);
+            free(data);
+            fail(RH_INVALID, "cannot read '%s': more than %zu bytes come out of a pipe", path,
+                 most);
+            return NULL;
+        }
     }
     bool broken = ferror(file);
     fclose(file);

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "data/images.h"
 
 struct dataset {
     uint64_t seed;
@@ -13,6 +14,7 @@ struct dataset {
     struct safetensors file;
     const struct named_tensor **batches[DATASET_COLUMNS]; /* of a file */
     int batch_count;                                      /* 0: synthetic */
+    struct images *images;                                /* NULL: none */
 };
 
 static const char *const column_names[DATASET_COLUMNS] = {"input", "target"};
@@ -92,8 +94,46 @@ enum rh_status dataset_from_file(const char *path,
     return status;
 }
 
+const char *data_kind_name(enum data_kind kind)
+{
+    static const char *const names[DATA_KINDS] = {"synthetic", "batches", "idx", "cifar10"};
+    return names[kind];
+}
+
+void data_source_free(struct data_source *source)
+{
+    for (int i = 0; i < source->file_count; i++)
+        free(source->files[i]);
+    free(source->files);
+    *source = (struct data_source){0};
+}
+
+enum rh_status dataset_open(const struct data_source *source, uint64_t seed,
+                            const struct dataset_column columns[DATASET_COLUMNS], int64_t batch,
+                            struct dataset **out)
+{
+    if (source->kind == DATA_BATCHES)
+        return dataset_from_file(source->files[0], columns, out);
+    RETURN_IF_FAILED(dataset_synthetic(seed, columns, out));
+    if (source->kind == DATA_SYNTHETIC)
+        return RH_OK;
+    enum rh_status status = images_open(source, seed, columns, batch, &(*out)->images);
+    if (status != RH_OK) {
+        dataset_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+bool dataset_is_dealt(const struct dataset *d)
+{
+    return d->images;
+}
+
 void dataset_free(struct dataset *d)
 {
+    if (d->images)
+        images_free(d->images);
     for (int c = 0; c < DATASET_COLUMNS; c++)
         free(d->batches[c]);
     safetensors_free(&d->file);
@@ -119,6 +159,10 @@ enum rh_status dataset_rows(const struct dataset *d, int column, int64_t step, i
 {
     const struct dataset_column *c = &d->columns[column];
     size_t bytes = (size_t)shape_elements(&c->sample) * dtype_bytes(c->dtype);
+    if (d->images) {
+        images_rows(d->images, column, step, first, count, data);
+        return RH_OK;
+    }
     if (d->batch_count == 0) {
         for (int64_t i = 0; i < count; i++)
             synthesize(d, column, step * batch + first + i, (char *)data + (size_t)i * bytes);

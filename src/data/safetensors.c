@@ -1,6 +1,7 @@
 #include "data/safetensors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,9 @@ static const struct {
     {"I64", DTYPE_I64}, {"I32", DTYPE_I32},
 };
 enum { TYPE_COUNT = sizeof types / sizeof *types };
+
+/* The format's own limit, so that a wrong length does not make a parser of gigabytes. */
+static const uint64_t HEADER_MOST = 100000000;
 
 static enum rh_status read_type(const char *path, const char *name, const cJSON *entry,
                                 struct tensor_type *type)
@@ -116,6 +120,40 @@ static enum rh_status check_ranges(const char *path, const struct safetensors *f
     return status;
 }
 
+static enum rh_status read_metadata(const char *path, const cJSON *metadata,
+                                    struct safetensors *file)
+{
+    int capacity = 0;
+    if (!cJSON_IsObject(metadata))
+        return fail(RH_INVALID, "'%s': __metadata__ is not an object", path);
+    for (const cJSON *item = metadata->child; item; item = item->next) {
+        if (!cJSON_IsString(item))
+            return fail(RH_INVALID, "'%s': '%s' in __metadata__ is not a string", path,
+                        item->string);
+        struct named_text *text = ARRAY_ADD(file->metadata, file->metadata_count, capacity);
+        text->name = text_copy(item->string);
+        text->text = text_copy(item->valuestring);
+    }
+    return RH_OK;
+}
+
+static enum rh_status read_entries(const char *path, const cJSON *json, char *data,
+                                   size_t data_bytes, struct safetensors *file)
+{
+    int capacity = 0;
+    if (!cJSON_IsObject(json))
+        return fail(RH_INVALID, "'%s': the header is not an object", path);
+    for (const cJSON *item = json->child; item; item = item->next) {
+        if (strcmp(item->string, "__metadata__") == 0) {
+            RETURN_IF_FAILED(read_metadata(path, item, file));
+            continue;
+        }
+        struct named_tensor *tensor = ARRAY_ADD(file->tensors, file->count, capacity);
+        RETURN_IF_FAILED(read_entry(path, item, data, (double)data_bytes, tensor));
+    }
+    return check_ranges(path, file, data, data_bytes);
+}
+
 static enum rh_status read_header(const char *path, char *memory, size_t bytes,
                                   struct safetensors *file)
 {
@@ -129,6 +167,9 @@ static enum rh_status read_header(const char *path, char *memory, size_t bytes,
         return fail(RH_INVALID,
                     "'%s' is cut off or no safetensors file: header of %llu bytes, %zu are there",
                     path, (unsigned long long)header_bytes, bytes - 8);
+    if (header_bytes > HEADER_MOST)
+        return fail(RH_INVALID, "'%s': header of %llu bytes; at most %llu", path,
+                    (unsigned long long)header_bytes, (unsigned long long)HEADER_MOST);
     const char *nul = memchr(memory + 8, '\0', (size_t)header_bytes);
     if (nul)
         return fail(RH_INVALID, "'%s': the header has a NUL byte at %zu of its %llu", path,
@@ -139,18 +180,9 @@ static enum rh_status read_header(const char *path, char *memory, size_t bytes,
     enum rh_status status = json_read_text(path, header, &json);
     free(header);
     RETURN_IF_FAILED(status);
-    int capacity = 0;
-    char *data = memory + 8 + header_bytes;
-    if (!cJSON_IsObject(json))
-        status = fail(RH_INVALID, "'%s': the header is not an object", path);
-    for (const cJSON *item = json->child; item && status == RH_OK; item = item->next) {
-        if (strcmp(item->string, "__metadata__") == 0)
-            continue;
-        struct named_tensor *tensor = ARRAY_ADD(file->tensors, file->count, capacity);
-        status = read_entry(path, item, data, (double)(bytes - 8 - header_bytes), tensor);
-    }
+    status = read_entries(path, json, memory + 8 + header_bytes, bytes - 8 - header_bytes, file);
     cJSON_Delete(json);
-    return status == RH_OK ? check_ranges(path, file, data, bytes - 8 - header_bytes) : status;
+    return status;
 }
 
 enum rh_status safetensors_read(const char *path, struct safetensors *file)
@@ -172,6 +204,11 @@ void safetensors_free(struct safetensors *file)
     for (int i = 0; i < file->count; i++)
         free(file->tensors[i].name);
     free(file->tensors);
+    for (int i = 0; i < file->metadata_count; i++) {
+        free(file->metadata[i].name);
+        free(file->metadata[i].text);
+    }
+    free(file->metadata);
     free(file->memory);
     *file = (struct safetensors){0};
 }
@@ -184,10 +221,22 @@ const struct named_tensor *safetensors_find(const struct safetensors *file, cons
     return NULL;
 }
 
-static char *make_header(const struct named_tensor *tensors, int count)
+const char *safetensors_metadata(const struct safetensors *file, const char *name)
+{
+    for (int i = 0; i < file->metadata_count; i++)
+        if (strcmp(file->metadata[i].name, name) == 0)
+            return file->metadata[i].text;
+    return NULL;
+}
+
+static char *make_header(const struct named_text *metadata, int metadata_count,
+                         const struct named_tensor *tensors, int count)
 {
     cJSON *json = cJSON_CreateObject();
     double at = 0;
+    cJSON *texts = metadata_count ? cJSON_AddObjectToObject(json, "__metadata__") : NULL;
+    for (int i = 0; i < metadata_count; i++)
+        cJSON_AddStringToObject(texts, metadata[i].name, metadata[i].text);
     for (int i = 0; i < count; i++) {
         const struct tensor_type *type = &tensors[i].type;
         cJSON *entry = cJSON_AddObjectToObject(json, tensors[i].name);
@@ -227,21 +276,42 @@ static bool write_all(FILE *file, const char *header, const struct named_tensor 
     return fine && fflush(file) == 0 && fsync(fileno(file)) == 0;
 }
 
-enum rh_status safetensors_write(const char *path, const struct named_tensor *tensors, int count)
+/* A rename lasts only once its folder is on the disk. */
+static bool sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? text_format("%.*s", (int)(slash - path) + 1, path) : text_copy(".");
+    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool fine = file >= 0 && (fsync(file) == 0 || errno == EINVAL); /* some systems cannot */
+    if (file >= 0)
+        close(file);
+    free(folder);
+    return fine;
+}
+
+enum rh_status safetensors_write_with(const char *path, const struct named_text *metadata,
+                                      int metadata_count, const struct named_tensor *tensors,
+                                      int count)
 {
     char *temporary = text_format("%s.%ld.tmp", path, (long)getpid());
-    char *header = make_header(tensors, count);
+    char *header = make_header(metadata, metadata_count, tensors, count);
     FILE *file = fopen(temporary, "wb");
     bool fine = file && write_all(file, header, tensors, count);
-    if (file && fclose(file) != 0)
+    int error = errno;
+    if (file && fclose(file) != 0 && fine) {
         fine = false;
-    if (fine)
-        fine = rename(temporary, path) == 0;
-    enum rh_status status =
-        fine ? RH_OK : fail(RH_FAILED, "cannot write '%s': %s", path, strerror(errno));
+        error = errno;
+    }
+    if (fine && !(fine = rename(temporary, path) == 0 && sync_folder(path)))
+        error = errno;
     if (!fine && file)
         unlink(temporary);
     free(header);
     free(temporary);
-    return status;
+    return fine ? RH_OK : fail(RH_FAILED, "cannot write '%s': %s", path, strerror(error));
+}
+
+enum rh_status safetensors_write(const char *path, const struct named_tensor *tensors, int count)
+{
+    return safetensors_write_with(path, NULL, 0, tensors, count);
 }

@@ -42,7 +42,37 @@ static cJSON *resolved_train(const struct experiment *e)
         cJSON_AddStringToObject(train, "init", e->init_path);
     if (e->save_path)
         cJSON_AddStringToObject(train, "save", e->save_path);
+    if (e->save_every)
+        cJSON_AddNumberToObject(train, "save_every", e->save_every);
+    if (e->resume_path)
+        cJSON_AddStringToObject(train, "resume", e->resume_path);
     return train;
+}
+
+static cJSON *resolved_source(const struct data_source *s)
+{
+    if (s->kind == DATA_SYNTHETIC)
+        return cJSON_CreateString("synthetic");
+    cJSON *source = cJSON_CreateObject();
+    if (s->kind == DATA_BATCHES) {
+        cJSON_AddStringToObject(source, "file", s->files[0]);
+        return source;
+    }
+    cJSON_AddStringToObject(source, "kind", data_kind_name(s->kind));
+    if (s->kind == DATA_IDX) {
+        cJSON_AddStringToObject(source, "images", s->files[0]);
+        cJSON_AddStringToObject(source, "labels", s->files[1]);
+    } else {
+        cJSON_AddItemToObject(
+            source, "files", cJSON_CreateStringArray((const char *const *)s->files, s->file_count));
+    }
+    if (s->channels) {
+        cJSON *normalize = cJSON_AddObjectToObject(source, "normalize");
+        cJSON_AddItemToObject(normalize, "mean", cJSON_CreateDoubleArray(s->mean, s->channels));
+        cJSON_AddItemToObject(normalize, "std", cJSON_CreateDoubleArray(s->deviation, s->channels));
+    }
+    cJSON_AddBoolToObject(source, "shuffle", s->shuffle);
+    return source;
 }
 
 static cJSON *resolved_data(const struct experiment *e)
@@ -50,12 +80,7 @@ static cJSON *resolved_data(const struct experiment *e)
     cJSON *data = cJSON_CreateObject();
     cJSON_AddNumberToObject(data, e->batch_per_device ? "batch_per_device" : "batch",
                             (double)e->batch_given);
-    if (e->data_path) {
-        cJSON *source = cJSON_AddObjectToObject(data, "source");
-        cJSON_AddStringToObject(source, "file", e->data_path);
-    } else {
-        cJSON_AddStringToObject(data, "source", "synthetic");
-    }
+    cJSON_AddItemToObject(data, "source", resolved_source(&e->source));
     cJSON_AddNumberToObject(data, "seed", (double)e->seed);
     cJSON_AddBoolToObject(data, "resident", e->resident);
     return data;
@@ -153,6 +178,7 @@ void describe_case(const struct experiment *e, const struct outcome *outcome, en
     d->report.microbatches = outcome->plan.microbatches;
     d->report.buckets = outcome->plan.buckets;
     d->report.result = &outcome->result;
+    d->report.first_step = outcome->first_step;
     d->report.samples_per_second = outcome->samples_per_second;
     d->report.speedup = outcome->speedup;
     d->report.efficiency = outcome->efficiency;

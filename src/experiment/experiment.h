@@ -4,12 +4,15 @@
 #define REHEARSE_EXPERIMENT_EXPERIMENT_H
 
 #include "backends/backend.h"
+#include "data/dataset.h"
 #include "strategy/strategy.h"
 
 /* Reads the file ("-": standard input) and applies settings "key.path=value" in order. The value is
  * JSON, or else a string; null removes the key; setting one of data.batch and data.batch_per_device
- * removes the other; "model", "strategy" and "train.optimizer" given as a string become objects
- * when a key below them is set. The caller ends it with cJSON_Delete. */
+ * removes the other; paths in the file (data.source, train.init, train.resume, train.save) are
+ * relative to its folder, those in settings to the current one; "model", "strategy" and
+ * "train.optimizer" given as a string become objects when a key below them is set. The caller ends
+ * it with cJSON_Delete. */
 enum rh_status experiment_read(const char *path, const char *const *settings, int setting_count,
                                cJSON **json);
 enum rh_status experiment_set(cJSON *json, const char *setting);
@@ -20,11 +23,13 @@ struct experiment {
     struct platform *platform; /* borrowed */
     struct model *model;
     struct training training;
-    char *init_path, *save_path; /* safetensors; NULL */
-    int64_t batch;               /* of one pass, over all ranks */
-    bool batch_per_device;       /* which of the two was given: what is held fixed */
+    char *init_path;               /* safetensors of parameters; NULL */
+    char *save_path, *resume_path; /* checkpoints; NULL */
+    int save_every;                /* steps; 0: at the end alone */
+    int64_t batch;                 /* of one pass, over all ranks */
+    bool batch_per_device;         /* which of the two was given: what is held fixed */
     int64_t batch_given;
-    char *data_path; /* safetensors with input.N and target.N; NULL: synthetic */
+    struct data_source source;
     uint64_t seed;
     bool resident;
     struct cluster *cluster;
@@ -53,12 +58,16 @@ struct run_options {
     bool numbers, trace;
     bool no_fold;
     bool ignore_memory; /* run although it does not fit: for references */
+    /* SIGTERM and SIGINT end a run with numbers after the step, with a checkpoint if train.save is
+     * given, and RH_FAILED. For programs that own their signals; not where several ranks run. */
+    bool stop_on_signal;
 };
 
 /* What a run gave, with what is needed to print it. */
 struct outcome {
     struct result result;
     struct strategy_plan plan;
+    int first_step;             /* steps that were done before (train.resume) */
     double compute_scale;       /* the anchor's factor; 1 */
     double single_step_seconds; /* `single` on the first device with one device's share of the
                                    batch; 0 unknown */
@@ -69,8 +78,9 @@ struct outcome {
 };
 void outcome_free(struct outcome *outcome);
 
-/* Plan, open the backend, load, initial values, steps. Memory peaks are filled in. A failed run
- * leaves nothing to free; of its outcome only asked_bytes and available_bytes mean something. */
+/* Plan, open the backend, load, initial values or those of a checkpoint, steps (those that are
+ * left). Memory peaks are filled in. A failed run leaves nothing to free; of its outcome only
+ * asked_bytes and available_bytes mean something. */
 enum rh_status experiment_run(const struct experiment *experiment,
                               const struct run_options *options, struct outcome *outcome);
 

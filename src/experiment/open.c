@@ -240,7 +240,8 @@ void experiment_close(struct experiment *e)
     free(e->name);
     free(e->init_path);
     free(e->save_path);
-    free(e->data_path);
+    free(e->resume_path);
+    data_source_free(&e->source);
     free(e->devices);
     if (e->model)
         model_free(e->model);

@@ -17,10 +17,50 @@ static enum rh_status read_stdin(cJSON **json)
     return status;
 }
 
+/* A path of the file is relative to the file's folder. */
+static void move_path(cJSON *parent, cJSON *item, const char *folder)
+{
+    if (!cJSON_IsString(item) || item->valuestring[0] == '/' || item->valuestring[0] == '\0')
+        return;
+    char *path = text_format("%s%s", folder, item->valuestring);
+    cJSON *moved = cJSON_CreateString(path);
+    free(path);
+    if (cJSON_IsArray(parent)) {
+        cJSON_ReplaceItemViaPointer(parent, item, moved);
+        return;
+    }
+    char *key = text_copy(item->string);
+    cJSON_ReplaceItemInObjectCaseSensitive(parent, key, moved);
+    free(key);
+}
+
+static void move_paths(cJSON *json, const char *path)
+{
+    static const char *const of_train[] = {"init", "resume", "save"};
+    static const char *const of_source[] = {"file", "images", "labels"};
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return;
+    char *folder = text_format("%.*s", (int)(slash - path) + 1, path);
+    cJSON *train = cJSON_GetObjectItemCaseSensitive(json, "train");
+    cJSON *source =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "data"), "source");
+    cJSON *files = cJSON_GetObjectItemCaseSensitive(source, "files");
+    for (int i = 0; i < 3; i++) {
+        move_path(train, cJSON_GetObjectItemCaseSensitive(train, of_train[i]), folder);
+        move_path(source, cJSON_GetObjectItemCaseSensitive(source, of_source[i]), folder);
+    }
+    for (int i = 0; cJSON_IsArray(files) && i < cJSON_GetArraySize(files); i++)
+        move_path(files, cJSON_GetArrayItem(files, i), folder);
+    free(folder);
+}
+
 enum rh_status experiment_read(const char *path, const char *const *settings, int setting_count,
                                cJSON **json)
 {
     enum rh_status status = strcmp(path, "-") == 0 ? read_stdin(json) : json_read_file(path, json);
+    if (status == RH_OK && strcmp(path, "-") != 0)
+        move_paths(*json, path);
     for (int i = 0; i < setting_count && status == RH_OK; i++)
         status = experiment_set(*json, settings[i]);
     if (status != RH_OK) {

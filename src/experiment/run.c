@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "experiment/checkpoint.h"
 #include "experiment/place.h"
 #include "experiment/values.h"
 #include "plan/placement.h"
@@ -12,6 +13,8 @@ struct run {
     const struct run_options *options;
     struct strategy_plan *plan;
     double compute_scale;
+    const struct checkpoint *checkpoint; /* NULL: none */
+    struct stop *stop;                   /* NULL: signals act as ever */
 };
 
 /* Hardware computes real values whether asked to or not, so it never trains on zeros. */
@@ -20,27 +23,38 @@ static bool with_numbers(const struct run *run)
     return run->options->numbers || run->experiment->backend->real;
 }
 
+static enum rh_status run_numbers(const struct run *run, struct session *session,
+                                  const struct run_order *order, struct result *result)
+{
+    const struct experiment *e = run->experiment;
+    struct values values;
+    struct backend_feed feed = {.context = &values, .fill = values_fill};
+    enum rh_status status = values_open(&values, e, run->plan, run->checkpoint);
+    values.session = session;
+    values.stop = run->stop;
+    if (status == RH_OK)
+        status = values_write(&values, session);
+    if (status == RH_OK)
+        status = e->backend->run(session, order, &feed, result);
+    if (status == RH_OK)
+        status = values_finish(&values);
+    values_close(&values);
+    return status;
+}
+
 static enum rh_status run_session(const struct run *run, struct session *session,
                                   struct result *result)
 {
-    const struct experiment *e = run->experiment;
-    bool numbers = with_numbers(run);
-    struct values values = {0};
-    struct backend_feed feed = {.context = &values, .fill = values_fill};
-    enum rh_status status = e->backend->load(session, run->plan->plan);
+    const struct backend *backend = run->experiment->backend;
+    struct run_order order = run->plan->order;
+    if (run->checkpoint)
+        order.steps -= run->checkpoint->step;
+    enum rh_status status = backend->load(session, run->plan->plan);
     if (status != RH_OK)
         return status;
-    if (numbers)
-        status = values_open(&values, e, run->plan);
-    if (status == RH_OK && numbers)
-        status = values_write(&values, session);
-    if (status == RH_OK)
-        status = e->backend->run(session, &run->plan->order, numbers ? &feed : NULL, result);
-    if (status == RH_OK && numbers && e->save_path)
-        status = values_save(&values, session);
-    if (numbers)
-        values_close(&values);
-    e->backend->unload(session);
+    status = with_numbers(run) ? run_numbers(run, session, &order, result)
+                               : backend->run(session, &order, NULL, result);
+    backend->unload(session);
     return status;
 }
 
@@ -121,7 +135,7 @@ static enum rh_status run_single(const struct experiment *e, struct strategy_pla
                                  double scale, double *seconds)
 {
     struct run_options options = {.ignore_memory = true};
-    struct run run = {e, &options, plan, scale};
+    struct run run = {e, &options, plan, scale, NULL, NULL};
     struct result result;
     RETURN_IF_FAILED(run_plan(&run, &result));
     *seconds = result.median_step_seconds;
@@ -171,6 +185,8 @@ static enum rh_status reference(const struct experiment *e, struct outcome *outc
     single.device_count = 1;
     single.dp = single.pp = 0;
     single.training.steps = 3;
+    single.save_path = single.resume_path = NULL;
+    single.save_every = 0;
     single.batch = single_share(e);
     outcome->single_batch = single.batch;
     outcome->compute_scale = 1;
@@ -220,23 +236,53 @@ static void summarize(const struct experiment *e, struct outcome *outcome)
     outcome->efficiency = outcome->speedup / e->device_count;
 }
 
+/* Files of a training mean nothing where none happens. */
+static enum rh_status check_files(const struct run *run)
+{
+    const struct experiment *e = run->experiment;
+    const char *path = e->save_path ? e->save_path : e->resume_path;
+    if (!path || with_numbers(run))
+        return RH_OK;
+    return fail(
+        RH_INVALID,
+        "experiment '%s': train.%s '%s' needs values, and this run computes times only: give "
+        "--numbers",
+        e->name, e->save_path ? "save" : "resume", path);
+}
+
+static enum rh_status run_all(struct run *run, struct outcome *outcome)
+{
+    const struct experiment *e = run->experiment;
+    struct checkpoint checkpoint;
+    struct shortage shortage = {0};
+    struct stop stop = {0};
+    RETURN_IF_FAILED(check_files(run));
+    enum rh_status status =
+        run->options->ignore_memory ? RH_OK : place_fits(e, outcome->plan.plan, &shortage);
+    outcome->asked_bytes = shortage.asked_bytes;
+    outcome->available_bytes = shortage.available_bytes;
+    RETURN_IF_FAILED(status);
+    RETURN_IF_FAILED(checkpoint_open(e, &outcome->plan, &checkpoint));
+    outcome->first_step = checkpoint.step;
+    status = reference(e, outcome);
+    run->compute_scale = outcome->compute_scale;
+    run->checkpoint = &checkpoint;
+    run->stop = run->options->stop_on_signal ? &stop : NULL;
+    if (status == RH_OK)
+        status = run_plan(run, &outcome->result);
+    stop_release(&stop);
+    checkpoint_close(&checkpoint);
+    return status;
+}
+
 enum rh_status experiment_run(const struct experiment *e, const struct run_options *options,
                               struct outcome *outcome)
 {
-    struct run run = {e, options, &outcome->plan, 1};
+    struct run run = {e, options, &outcome->plan, 1, NULL, NULL};
     memset(outcome, 0, sizeof *outcome);
     outcome->compute_scale = 1;
     RETURN_IF_FAILED(place_build(e, &outcome->plan));
-    struct shortage shortage = {0};
-    enum rh_status status =
-        options->ignore_memory ? RH_OK : place_fits(e, outcome->plan.plan, &shortage);
-    outcome->asked_bytes = shortage.asked_bytes;
-    outcome->available_bytes = shortage.available_bytes;
-    if (status == RH_OK)
-        status = reference(e, outcome);
-    run.compute_scale = outcome->compute_scale;
-    if (status == RH_OK)
-        status = run_plan(&run, &outcome->result);
+    enum rh_status status = run_all(&run, outcome);
     if (status != RH_OK) {
         strategy_plan_free(&outcome->plan);
         return status;

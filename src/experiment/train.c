@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -101,8 +102,34 @@ static enum rh_status check_folder(const char *path, const char *where)
     char *folder = slash ? text_format("%.*s", (int)(slash - path) + 1, path) : text_copy(".");
     bool fine = access(folder, W_OK) == 0;
     free(folder);
+    struct stat info;
+    if (fine && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return fail(RH_INVALID, "%s: cannot write '%s': it is there and no file", where, path);
     return fine ? RH_OK
                 : fail(RH_INVALID, "%s: cannot write '%s': %s", where, path, strerror(errno));
+}
+
+static enum rh_status read_files(struct experiment *e, const cJSON *train, const char *where)
+{
+    const char *init = NULL;
+    const char *save = NULL;
+    const char *resume = NULL;
+    int64_t every = 0;
+    RETURN_IF_FAILED(json_string(train, where, "init", &init));
+    RETURN_IF_FAILED(json_string(train, where, "save", &save));
+    RETURN_IF_FAILED(json_string(train, where, "resume", &resume));
+    RETURN_IF_FAILED(json_integer(train, where, "save_every", 0, 1000000, &every));
+    e->init_path = text_copy(init);
+    e->save_path = text_copy(save);
+    e->resume_path = text_copy(resume);
+    e->save_every = (int)every;
+    if (init && resume)
+        return fail(RH_INVALID, "%s: train.init '%s' and train.resume '%s' are both given", where,
+                    init, resume);
+    if (every > 0 && !save)
+        return fail(RH_INVALID, "%s: train.save_every is %d and train.save is missing", where,
+                    e->save_every);
+    return save ? check_folder(save, where) : RH_OK;
 }
 
 enum rh_status section_train(struct experiment *e, const char *where)
@@ -113,13 +140,13 @@ enum rh_status section_train(struct experiment *e, const char *where)
     static const char *const formats[] = {"contiguous", "channels_last"};
     const char *precision = "fp32";
     const char *format = formats[0];
-    const char *path = NULL;
     int64_t steps = 4;
     int64_t accumulate = 1;
     int index = 0;
     if (train)
         RETURN_IF_FAILED(JSON_CHECK_KEYS(train, where, "loss", "optimizer", "precision", "steps",
-                                         "accumulate", "init", "save", "memory_format", "fusion"));
+                                         "accumulate", "init", "save", "save_every", "resume",
+                                         "memory_format", "fusion"));
     RETURN_IF_FAILED(read_loss(t, train, where));
     RETURN_IF_FAILED(read_optimizer(t, train, where));
     RETURN_IF_FAILED(json_string(train, where, "precision", &precision));
@@ -133,43 +160,5 @@ enum rh_status section_train(struct experiment *e, const char *where)
     RETURN_IF_FAILED(json_integer(train, where, "accumulate", 1, 1000000, &accumulate));
     t->steps = (int)steps;
     t->accumulate = (int)accumulate;
-    RETURN_IF_FAILED(json_string(train, where, "init", &path));
-    e->init_path = text_copy(path);
-    path = NULL;
-    RETURN_IF_FAILED(json_string(train, where, "save", &path));
-    e->save_path = text_copy(path);
-    return e->save_path ? check_folder(e->save_path, where) : RH_OK;
-}
-
-enum rh_status section_data(struct experiment *e, const char *where)
-{
-    const cJSON *data = cJSON_GetObjectItemCaseSensitive(e->json, "data");
-    int64_t seed = 0;
-    if (!data)
-        return fail(RH_INVALID, "%s: key 'data' is missing (data.batch or data.batch_per_device)",
-                    where);
-    RETURN_IF_FAILED(
-        JSON_CHECK_KEYS(data, where, "batch", "batch_per_device", "source", "seed", "resident"));
-    bool whole = cJSON_HasObjectItem(data, "batch");
-    bool share = cJSON_HasObjectItem(data, "batch_per_device");
-    if (whole == share)
-        return fail(RH_INVALID, "%s: data needs exactly one of 'batch' and 'batch_per_device'; %s",
-                    where, whole ? "both are given" : "neither is given");
-    e->batch_per_device = share;
-    RETURN_IF_FAILED(json_integer_required(data, where, share ? "batch_per_device" : "batch", 1,
-                                           INT64_C(1) << 40, &e->batch_given));
-    RETURN_IF_FAILED(json_integer(data, where, "seed", 0, INT64_C(1) << 53, &seed));
-    RETURN_IF_FAILED(json_bool(data, where, "resident", &e->resident));
-    e->seed = (uint64_t)seed;
-    const cJSON *source = cJSON_GetObjectItemCaseSensitive(data, "source");
-    const char *path = NULL;
-    if (cJSON_IsObject(source)) {
-        RETURN_IF_FAILED(JSON_CHECK_KEYS(source, where, "file"));
-        RETURN_IF_FAILED(json_string_required(source, where, "file", &path));
-        e->data_path = text_copy(path);
-    } else if (source &&
-               (!cJSON_IsString(source) || strcmp(source->valuestring, "synthetic") != 0)) {
-        return fail(RH_INVALID, "%s: data.source is \"synthetic\" or {\"file\": PATH}", where);
-    }
-    return RH_OK;
+    return read_files(e, train, where);
 }

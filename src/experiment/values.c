@@ -9,12 +9,14 @@
 #include "op/layout.h"
 
 enum rh_status values_open(struct values *v, const struct experiment *e,
-                           const struct strategy_plan *plan)
+                           const struct strategy_plan *plan, const struct checkpoint *checkpoint)
 {
     const struct model *m = e->model;
     struct dataset_column columns[DATASET_COLUMNS];
     struct tensor_type target;
-    *v = (struct values){.experiment = e, .plan = plan};
+    *v = (struct values){.experiment = e, .plan = plan, .checkpoint = checkpoint, .begun = -1};
+    v->first_step = checkpoint ? checkpoint->step : 0;
+    stored_list_make(&v->stored, m, plan);
     RETURN_IF_FAILED(graph_target_type(m, e->training.loss, 1, &target));
     struct tensor_type output = model_output_type(m, m->layer_count - 1);
     columns[DATASET_INPUT] = (struct dataset_column){m->input.shape, m->input.dtype, 0};
@@ -24,8 +26,8 @@ enum rh_status values_open(struct values *v, const struct experiment *e,
     sample.rank--;
     memmove(&sample.dim[0], &sample.dim[1], (size_t)sample.rank * sizeof sample.dim[0]);
     columns[DATASET_TARGET] = (struct dataset_column){sample, target.dtype, output.shape.dim[1]};
-    RETURN_IF_FAILED(e->data_path ? dataset_from_file(e->data_path, columns, &v->dataset)
-                                  : dataset_synthetic(e->seed, columns, &v->dataset));
+    RETURN_IF_FAILED(
+        dataset_open(&e->source, e->seed, columns, e->batch * e->training.accumulate, &v->dataset));
     return e->init_path ? safetensors_read(e->init_path, &v->init) : RH_OK;
 }
 
@@ -34,26 +36,19 @@ void values_close(struct values *v)
     if (v->dataset)
         dataset_free(v->dataset);
     safetensors_free(&v->init);
+    stored_list_free(&v->stored);
 }
 
-/* From the file if it names the tensor (it must then name it rightly), else by the init rule. */
-static enum rh_status initial_value(const struct values *v, const char *name,
-                                    const struct tensor_type *type, const void **from)
+/* From a file, NULL: by the init rule. */
+static enum rh_status initial_value(const struct values *v, const struct stored *stored,
+                                    const void **from)
 {
-    char got[64];
-    char expected[64];
+    const struct experiment *e = v->experiment;
     *from = NULL;
-    if (!v->experiment->init_path)
-        return RH_OK;
-    const struct named_tensor *tensor = safetensors_find(&v->init, name);
-    if (!tensor)
-        return fail(RH_INVALID, "'%s' has no tensor '%s'", v->experiment->init_path, name);
-    if (tensor->type.dtype != type->dtype || !shape_equal(&tensor->type.shape, &type->shape))
-        return fail(RH_INVALID, "'%s': '%s' is %s %s, the model wants %s %s",
-                    v->experiment->init_path, name, dtype_name(tensor->type.dtype),
-                    shape_text(got, &tensor->type.shape), dtype_name(type->dtype),
-                    shape_text(expected, &type->shape));
-    *from = tensor->data;
+    if (v->checkpoint && v->checkpoint->file.memory)
+        return stored_find(stored, &v->checkpoint->file, e->resume_path, from);
+    if (e->init_path && stored->kind != STORED_OPTIMIZER)
+        return stored_find(stored, &v->init, e->init_path, from);
     return RH_OK;
 }
 
@@ -70,12 +65,12 @@ static char *image_of(struct images *images, int buffer)
     return images->blocks[buffer];
 }
 
-/* A tensor's type as it lies at its home: a parameter has a buffer of its own. */
-static const struct tensor_type *home_type(const struct role *role, const struct tensor_home *home,
-                                           const struct tensor_type *type)
+/* A tensor's type as it lies at its home: in another memory format where the buffer has one. */
+static const struct tensor_type *home_type(const struct role *role, const struct stored *stored)
 {
-    const struct buffer *buffer = &role->buffers[home->buffer];
-    return buffer->use == USE_PARAMETER ? &buffer->type : type;
+    const struct buffer *buffer = &role->buffers[stored->home.buffer];
+    bool whole = shape_equal(&buffer->type.shape, &stored->type.shape);
+    return whole ? &buffer->type : &stored->type;
 }
 
 static void init_parameter(const struct tensor_type *type, const struct parameter *p, uint64_t seed,
@@ -91,30 +86,19 @@ static enum rh_status fill_images(const struct values *v, int role, struct image
 {
     const struct model *m = v->experiment->model;
     const void *from = NULL;
-    for (int i = 0; i < m->parameter_count; i++) {
-        const struct tensor_home *home = &v->plan->parameters[i];
-        const struct parameter *p = &m->parameters[i];
-        struct tensor_type type = {DTYPE_F32, p->shape};
-        if (home->role != role)
+    for (int i = 0; i < v->stored.count; i++) {
+        const struct stored *stored = &v->stored.items[i];
+        if (stored->home.role != role)
             continue;
-        RETURN_IF_FAILED(initial_value(v, p->name, &type, &from));
-        char *to = image_of(images, home->buffer) + home->offset;
+        RETURN_IF_FAILED(initial_value(v, stored, &from));
+        char *to = image_of(images, stored->home.buffer) + stored->home.offset;
         if (from)
-            layout_from_rows(home_type(images->role, home, &type), from, to);
-        else
-            init_parameter(home_type(images->role, home, &type), p, v->experiment->seed, to);
-    }
-    for (int i = 0; i < m->state_count; i++) {
-        const struct tensor_home *home = &v->plan->states[i];
-        const struct state *s = &m->states[i];
-        if (home->role != role)
-            continue;
-        RETURN_IF_FAILED(initial_value(v, s->name, &s->type, &from));
-        char *to = image_of(images, home->buffer) + home->offset;
-        if (from)
-            memcpy(to, from, type_bytes(&s->type));
-        else
-            state_init(s, to);
+            layout_from_rows(home_type(images->role, stored), from, to);
+        else if (stored->kind == STORED_PARAMETER)
+            init_parameter(home_type(images->role, stored), &m->parameters[stored->index],
+                           v->experiment->seed, to);
+        else if (stored->kind == STORED_STATE)
+            state_init(&m->states[stored->index], to);
     }
     return RH_OK;
 }
@@ -161,79 +145,145 @@ static int first_worker(const struct plan *plan, int role)
 }
 
 static enum rh_status read_tensor(const struct values *v, struct session *session,
-                                  const struct tensor_home *home, const char *name,
-                                  const struct tensor_type *type, struct named_tensor *out)
+                                  const struct stored *stored, struct named_tensor *out)
 {
     const struct plan *plan = v->plan->plan;
+    const struct tensor_home *home = &stored->home;
     size_t bytes = plan->roles[home->role].buffers[home->buffer].bytes;
     char *block = memory_new(bytes);
     enum rh_status status = v->experiment->backend->read(session, first_worker(plan, home->role),
                                                          home->buffer, block, bytes);
-    out->name = text_copy(name);
-    out->type = *type;
-    out->data = memory_new(type_bytes(type));
+    out->name = stored->name;
+    out->type = stored->type;
+    out->data = memory_new(type_bytes(&stored->type));
     if (status == RH_OK)
-        layout_to_rows(home_type(&plan->roles[home->role], home, type), block + home->offset,
+        layout_to_rows(home_type(&plan->roles[home->role], stored), block + home->offset,
                        out->data);
     free(block);
     return status;
 }
 
-enum rh_status values_save(struct values *v, struct session *session)
+/* The optimizer's count stands once for every device, always the same. */
+static bool is_repeated(const struct stored_list *list, int index)
 {
-    const struct model *m = v->experiment->model;
-    int count = m->parameter_count + m->state_count;
-    struct named_tensor *tensors = memory_new_array((size_t)count, sizeof *tensors);
+    for (int i = 0; i < index && list->items[index].kind == STORED_OPTIMIZER; i++)
+        if (strcmp(list->items[i].name, list->items[index].name) == 0)
+            return true;
+    return false;
+}
+
+enum rh_status values_save(struct values *v, struct session *session, int step)
+{
+    int count = 0;
     enum rh_status status = RH_OK;
-    for (int i = 0; i < m->parameter_count && status == RH_OK; i++) {
-        struct tensor_type type = {DTYPE_F32, m->parameters[i].shape};
-        status = read_tensor(v, session, &v->plan->parameters[i], m->parameters[i].name, &type,
-                             &tensors[i]);
-    }
-    for (int i = 0; i < m->state_count && status == RH_OK; i++)
-        status = read_tensor(v, session, &v->plan->states[i], m->states[i].name, &m->states[i].type,
-                             &tensors[m->parameter_count + i]);
+    struct named_tensor *tensors = memory_new_array((size_t)v->stored.count + 1, sizeof *tensors);
+    for (int i = 0; i < v->stored.count && status == RH_OK; i++)
+        if (!is_repeated(&v->stored, i))
+            status = read_tensor(v, session, &v->stored.items[i], &tensors[count++]);
     if (status == RH_OK && rank_is_first())
-        status = safetensors_write(v->experiment->save_path, tensors, count);
-    for (int i = 0; i < count; i++) {
-        free(tensors[i].name);
+        status = checkpoint_write(v->experiment, step, tensors, count);
+    for (int i = 0; i < count; i++)
         free(tensors[i].data);
-    }
     free(tensors);
     return status;
 }
 
-/* Row of the buffer's first sample in the global batch of a step (plan.h, struct samples). */
-static int64_t first_row(const struct samples *s, int pass, const int coordinate[MESH_MAX_AXES])
+/* Ends the run if a signal came: `done` steps are done, and saved if `saved`. */
+static enum rh_status check_stop(struct values *v, int done, bool saved)
 {
-    int64_t share = s->axis >= 0 ? coordinate[s->axis] * s->samples_per_coordinate : 0;
-    return pass * s->samples_per_pass + share + s->first;
+    const struct experiment *e = v->experiment;
+    int signal = v->stop ? stop_asked(v->stop) : 0;
+    if (!signal)
+        return RH_OK;
+    if (e->save_path && !saved)
+        RETURN_IF_FAILED(values_save(v, v->session, done));
+    const char *name = signal == SIGINT ? "SIGINT" : "SIGTERM";
+    if (!e->save_path)
+        return fail(RH_FAILED, "experiment '%s': ended by %s after step %d of %d; nothing is saved",
+                    e->name, name, done, e->training.steps);
+    return fail(RH_FAILED, "experiment '%s': ended by %s after step %d of %d, saved in '%s'",
+                e->name, name, done, e->training.steps, e->save_path);
+}
+
+static enum rh_status begin_step(struct values *v, int step)
+{
+    int every = v->experiment->save_every;
+    int done = v->first_step + step;
+    if (step == v->begun)
+        return RH_OK;
+    v->begun = step;
+    if (v->stop)
+        stop_arm(v->stop);
+    bool due = step > 0 && every > 0 && done % every == 0;
+    if (due)
+        RETURN_IF_FAILED(values_save(v, v->session, done));
+    return check_stop(v, done, due);
+}
+
+enum rh_status values_finish(struct values *v)
+{
+    int done = v->experiment->training.steps;
+    if (v->experiment->save_path)
+        RETURN_IF_FAILED(values_save(v, v->session, done));
+    return check_stop(v, done, true);
+}
+
+/* Rows of a buffer in the global batch of a step: first, first + stride, … */
+struct rows {
+    int64_t first, stride;
+};
+
+/* In blocks as plan.h says (struct samples); where a dataset is dealt, ranks take turns in a pass.
+ */
+static struct rows rows_of(const struct values *v, const struct samples *s, int pass,
+                           const int coordinate[MESH_MAX_AXES])
+{
+    int64_t before = pass * s->samples_per_pass;
+    if (s->axis < 0)
+        return (struct rows){before + s->first, 1};
+    int64_t ranks = v->plan->plan->mesh.size[s->axis];
+    if (dataset_is_dealt(v->dataset) && ranks * s->samples_per_coordinate == s->samples_per_pass)
+        return (struct rows){before + s->first * ranks + coordinate[s->axis], ranks};
+    return (struct rows){before + coordinate[s->axis] * s->samples_per_coordinate + s->first, 1};
+}
+
+/* Rows one by one, or all at once where they follow one another. */
+static enum rh_status copy_rows(const struct values *v, const struct buffer *buffer, int column,
+                                int step, struct rows rows, char *data, size_t row_bytes)
+{
+    int64_t batch = v->experiment->batch * v->experiment->training.accumulate;
+    int64_t count = buffer->samples.count;
+    if (rows.stride == 1)
+        return dataset_rows(v->dataset, column, step, batch, rows.first, count, data);
+    for (int64_t i = 0; i < count; i++)
+        RETURN_IF_FAILED(dataset_rows(v->dataset, column, step, batch, rows.first + i * rows.stride,
+                                      1, data + (size_t)i * row_bytes));
+    return RH_OK;
 }
 
 /* Datasets hold fp32, row-major: what is stored in less is rounded here, or reordered. */
 static enum rh_status fill_rows(const struct values *v, const struct buffer *buffer, int step,
-                                int64_t first, void *data)
+                                struct rows rows, void *data)
 {
     int column = buffer->use == USE_INPUT ? DATASET_INPUT : DATASET_TARGET;
-    int64_t batch = v->experiment->batch * v->experiment->training.accumulate;
     int64_t elements = shape_elements(&buffer->type.shape);
     bool low = dtype_is_low(buffer->type.dtype);
-    bool reorders = layout_reorders(&buffer->type);
-    if (!low && !reorders)
-        return dataset_rows(v->dataset, column, step, batch, first, buffer->samples.count, data);
     struct tensor_type wide = buffer->type;
     wide.dtype = low ? DTYPE_F32 : wide.dtype;
-    void *rows = memory_new(type_bytes(&wide));
-    void *ordered = reorders && low ? memory_new(type_bytes(&wide)) : reorders ? data : rows;
-    enum rh_status status =
-        dataset_rows(v->dataset, column, step, batch, first, buffer->samples.count, rows);
+    bool reorders = layout_reorders(&wide);
+    size_t bytes = type_bytes(&wide);
+    void *values = low || reorders ? memory_new(bytes) : data;
+    void *ordered = low && reorders ? memory_new(bytes) : reorders ? data : values;
+    size_t row_bytes = bytes / (size_t)buffer->samples.count;
+    enum rh_status status = copy_rows(v, buffer, column, step, rows, values, row_bytes);
     if (status == RH_OK && reorders)
-        layout_from_rows(&wide, rows, ordered);
+        layout_from_rows(&wide, values, ordered);
     if (status == RH_OK && low)
         convert_from_f32(buffer->type.dtype, ordered, data, elements);
-    if (ordered != rows && ordered != data)
+    if (ordered != values && ordered != data)
         free(ordered);
-    free(rows);
+    if (values != data)
+        free(values);
     return status;
 }
 
@@ -241,9 +291,10 @@ enum rh_status values_fill(void *context, int worker, int step, int pass,
                            const struct buffer *buffer, const int coordinate[MESH_MAX_AXES],
                            void *data)
 {
-    const struct values *v = context;
+    struct values *v = context;
     const struct training *t = &v->experiment->training;
     (void)worker;
+    RETURN_IF_FAILED(begin_step(v, step));
     if (buffer->use == USE_CONTROL) {
         float *control = data;
         memset(control, 0, CONTROL_ELEMENTS * sizeof *control);
@@ -251,5 +302,6 @@ enum rh_status values_fill(void *context, int worker, int step, int pass,
         control[CONTROL_LOSS_SLOT] = (float)step;
         return RH_OK;
     }
-    return fill_rows(v, buffer, step, first_row(&buffer->samples, pass, coordinate), data);
+    return fill_rows(v, buffer, v->first_step + step,
+                     rows_of(v, &buffer->samples, pass, coordinate), data);
 }

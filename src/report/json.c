@@ -89,6 +89,8 @@ static void add_result(cJSON *root, const struct report_case *c)
         cJSON_AddNumberToObject(links, link_class_name((enum link_class)i),
                                 result->link_class_bytes[i]);
     add_numbers(root, "losses", result->losses, result->step_count);
+    if (c->first_step > 0)
+        cJSON_AddNumberToObject(root, "first_step", c->first_step);
     cJSON_AddBoolToObject(root, "folded", result->folded);
     add_text(root, "network_settings", result->network_settings);
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");

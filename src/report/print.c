@@ -124,15 +124,18 @@ static void print_step(const struct report_case *c, FILE *out)
     print_field(out, "speed-up", &line);
 }
 
-static void print_losses(const struct result *result, FILE *out)
+static void print_losses(const struct report_case *c, FILE *out)
 {
+    const struct result *result = c->result;
     struct text line = {0};
     int count = result->losses ? result->step_count : 0;
     int first = count <= LOSSES_FIRST + 1 ? count : LOSSES_FIRST;
     for (int i = 0; i < first; i++)
         text_add(&line, "%s%.6g", i ? ", " : "", result->losses[i]);
     if (first < count)
-        text_add(&line, " … %.6g in step %d", result->losses[count - 1], count);
+        text_add(&line, " … %.6g in step %d", result->losses[count - 1], c->first_step + count);
+    if (count > 0 && c->first_step > 0)
+        text_add(&line, " (resumed after step %d)", c->first_step);
     print_field(out, "losses", &line);
 }
 
@@ -169,7 +172,7 @@ static void print_figures(const struct report_case *c, FILE *out)
     if (line.length)
         text_add(&line, " a step");
     print_field(out, "links", &line);
-    print_losses(result, out);
+    print_losses(c, out);
     if (figure_known(c->compute_scale) && c->compute_scale != 1)
         text_add(&line, "compute seconds × %.4g, so that one device takes its measured time",
                  c->compute_scale);

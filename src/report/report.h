@@ -32,6 +32,7 @@ struct report_case {
     double asked_bytes, available_bytes; /* RH_OUT_OF_MEMORY: of the device that is too small; 0:
                                             only `error` tells */
     const struct result *result;
+    int first_step; /* steps done before those of the result: of a run that was resumed */
     const char *const *device_names; /* result->device_count: "node0:gpu3 (v100-sxm2-32gb)" */
     double samples_per_second, speedup, efficiency; /* against one device; 0: unknown */
     double single_step_seconds;
@@ -47,10 +48,10 @@ void report_print(const struct report_case *c, FILE *out);
 /* For programs, SI units in the keys: `experiment`, `strategy`, `backend`, `devices` (per device
  * `peak_bytes` by purpose, `capacity_bytes`, `busy_seconds`, …), `step_seconds` (the median),
  * `steps` (seconds of each), `samples_per_second`, `exposed_communication_seconds`,
- * `bubble_fraction`, `losses`, and for reproduction `version`, `resolved`, `seed`,
- * `platform_files`. `status` is the exit code (0: there is a result); a case that failed has an
- * `error` instead of the figures, and `asked_bytes` and `available_bytes` if they are known. Freed
- * with cJSON_Delete. */
+ * `bubble_fraction`, `losses`, `first_step` of a run that was resumed, and for reproduction
+ * `version`, `resolved`, `seed`, `platform_files`. `status` is the exit code (0: there is a
+ * result); a case that failed has an `error` instead of the figures, and `asked_bytes` and
+ * `available_bytes` if they are known. Freed with cJSON_Delete. */
 cJSON *report_json(const struct report_case *c);
 /* One row a case, the fastest (samples/s) marked with '*'; units in the headings. A case that
  * failed is a row too: "does not fit: 40.1 of 16.0 GiB". Words of the labels become columns if all

@@ -288,7 +288,7 @@ static void test_unknown_words(void)
         {"fidelity=flow", "did you mean 'flows'?"},
         {"backend=simgird", "did you mean 'simgrid'?"},
         {"cluster=dgx-1w", "dgx-1v"},
-        {"data.source=random", "data.source is \"synthetic\" or {\"file\": PATH}"},
+        {"data.source=random", "data.source is \"synthetic\", {\"file\": PATH}, or"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].setting, cases[i].message);
