@@ -9,10 +9,10 @@
 #include "base/random.h"
 #include "op/convert.h"
 
-enum { MOST_FORMS = 3, MOST_ENGINES = 6, MOST_PRODUCTS = 4, TIMED_RUNS = 3 };
+enum { MOST_FORMS = 3, MOST_ENGINES = 6, MOST_PRODUCTS = 4, LATE_ENGINES = 2, TIMED_RUNS = 3 };
 enum { MOST_WAYS = MOST_ENGINES + MOST_PRODUCTS, PATTERN = 1 << 18 };
 
-/* Of all searches of a session; afterwards the first way that finalizes is taken. */
+/* Of all searches of a session; afterwards only the first engines are tried. */
 static const double search_most_seconds = 15;
 
 struct convolution {
@@ -117,7 +117,7 @@ static void list_ways(struct search *f, struct convolution_graph graphs[])
     for (int i = 0; i < form_count; i++) {
         if (out_of_time(s) && f->count > 0)
             break;
-        int most = products + (out_of_time(s) ? 1 : MOST_ENGINES * (i + 1) / form_count);
+        int most = products + (out_of_time(s) ? LATE_ENGINES : MOST_ENGINES * (i + 1) / form_count);
         if (convolution_graph_make(s, r, forms[i].writes, forms[i].adds ? 1 : 0, f->name,
                                    &graphs[i]) == RH_OK)
             convolution_engines(s, r, &graphs[i], &forms[i], f->ways, &f->count, most);
@@ -177,7 +177,7 @@ static enum rh_status fill_operands(struct search *f)
     return fill(f, f->out, f->out_bytes, f->pattern, PATTERN * dtype_bytes(r->out));
 }
 
-/* False: the device has no room for operands and workspace, or the search's time is over. */
+/* False: the device has no room for operands and workspace. */
 static bool make_scratch(struct search *f)
 {
     const struct convolution_request *r = f->request;
@@ -193,8 +193,7 @@ static bool make_scratch(struct search *f)
             f->workspace_bytes = way_bytes(&f->ways[i]);
     size_t a = convolution_lines(f->a_bytes), b = convolution_lines(f->b_bytes);
     size_t out = convolution_lines(f->out_bytes);
-    if (out_of_time(f->session) ||
-        cudaMalloc((void **)&f->scratch, a + b + out + f->workspace_bytes) != cudaSuccess) {
+    if (cudaMalloc((void **)&f->scratch, a + b + out + f->workspace_bytes) != cudaSuccess) {
         cudaGetLastError();
         return false;
     }
@@ -250,6 +249,7 @@ static struct convolution_way *time_ways(struct search *f)
 {
     struct convolution_way *best = NULL;
     bool runs[MOST_WAYS];
+    cudaGetLastError(); /* an engine that did not finalize may have left one */
     for (int i = 0; i < f->count; i++) {
         runs[i] = time_way(f, &f->ways[i]) == RH_OK;
         if (!runs[i])
@@ -282,6 +282,7 @@ static void end_search(struct search *f)
     if (f->end)
         cudaEventDestroy(f->end);
     cudaFree(f->scratch);
+    cudaGetLastError();
     free(f->pattern);
 }
 

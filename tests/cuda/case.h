@@ -16,11 +16,13 @@ struct setting {
 struct picture {
     int n, c, h, w, k, kernel, stride, padding, groups;
 };
+
 struct direction {
     const char *name;
     enum op_kind kind;
     bool accumulate, bias, relu;
 };
+
 /* Host and device copies of an operand; guarded on the device. */
 struct operand {
     enum dtype dtype;
@@ -49,8 +51,8 @@ enum rh_status run_twice(struct run *u);
 bool is_guarded(const char *device_end); /* nothing was written there */
 void drop_run(struct run *u);
 
-/* rates.c: prints the rates in ResNet-50; the number of failures. fresh: each search has all time.
- */
+/* rates.c: prints the rates in ResNet-50 and gives the number of failures. fresh: every search has
+ * all of the time. */
 int bench(struct session *s, bool fresh);
 
 #endif
