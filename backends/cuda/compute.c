@@ -134,6 +134,11 @@ static enum rh_status cast(struct call *c)
 {
     const struct view *from = &c->views[0];
     const struct view *to = &c->views[c->in->compute.read_count];
+    if (c->in->compute.read_count > 1) {
+        kernel_cast_all(c->stream, type_of(c, 0), type_of(c, c->in->compute.read_count),
+                        c->ready->table, c->ready->rows);
+        return RH_OK;
+    }
     void *target = c->at[c->in->compute.read_count];
     if (view_same_order(from, to)) {
         kernel_cast(c->stream, type_of(c, 0), c->at[0], type_of(c, c->in->compute.read_count),
@@ -198,8 +203,7 @@ static void optimizer(struct call *c)
         options.epsilon = (float)op->adam.epsilon;
         options.weight_decay = (float)op->adam.weight_decay;
     }
-    kernel_optimizer(c->stream, c->ready->table, c->ready->rows, c->ready->longest, c->at[0],
-                     c->at[1], options);
+    kernel_optimizer(c->stream, c->ready->table, c->ready->rows, c->at[0], c->at[1], options);
 }
 
 static void host_main(void *context)

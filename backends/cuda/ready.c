@@ -118,22 +118,74 @@ static enum rh_status to_device(struct ready *r, const void *rows, size_t bytes)
     return RH_OK;
 }
 
+/* Rows of at most KERNEL_ROW_ELEMENTS that `elements` take. */
+static int rows_for(int64_t elements)
+{
+    return (int)((elements + KERNEL_ROW_ELEMENTS - 1) / KERNEL_ROW_ELEMENTS);
+}
+
+static int64_t row_length(int64_t elements, int row)
+{
+    int64_t left = elements - (int64_t)row * KERNEL_ROW_ELEMENTS;
+    return left < KERNEL_ROW_ELEMENTS ? left : KERNEL_ROW_ELEMENTS;
+}
+
 static enum rh_status ready_optimizer(struct session *s, int worker, const struct role *role,
                                       const struct instruction *in, struct ready *r)
 {
     const struct op *op = &in->compute.op;
+    const struct view *views = &role->views[in->compute.view_first];
     bool adaptive = op->kind != OP_sgd;
     int stride = adaptive ? 4 : op->sgd.momentum != 0 ? 3 : 2;
-    r->rows = (in->compute.read_count - 2) / stride;
-    struct optimizer_table *rows = memory_new_array((size_t)r->rows + 1, sizeof *rows);
-    for (int i = 0; i < r->rows; i++) {
-        const struct view *v = &role->views[in->compute.view_first + 2 + i * stride];
-        rows[i] = (struct optimizer_table){.p = view_pointer(s, worker, &v[0]),
-                                           .g = view_pointer(s, worker, &v[1]),
-                                           .m = stride > 2 ? view_pointer(s, worker, &v[2]) : NULL,
-                                           .v = stride > 3 ? view_pointer(s, worker, &v[3]) : NULL,
-                                           .n = shape_elements(&v[0].type.shape)};
-        r->longest = rows[i].n > r->longest ? rows[i].n : r->longest;
+    for (int i = 2; i < in->compute.read_count; i += stride)
+        r->rows += rows_for(shape_elements(&views[i].type.shape));
+    struct optimizer_table *rows = memory_new_array((size_t)r->rows + 2, sizeof *rows);
+    int at = 0;
+    for (int i = 2; i < in->compute.read_count; i += stride) {
+        int64_t elements = shape_elements(&views[i].type.shape);
+        for (int k = 0; k < rows_for(elements); k++) {
+            struct optimizer_table *row = &rows[at++];
+            int64_t first = (int64_t)k * KERNEL_ROW_ELEMENTS;
+            row->p = (float *)view_pointer(s, worker, &views[i]) + first;
+            row->g = (float *)view_pointer(s, worker, &views[i + 1]) + first;
+            if (stride > 2)
+                row->m = (float *)view_pointer(s, worker, &views[i + 2]) + first;
+            if (stride > 3)
+                row->v = (float *)view_pointer(s, worker, &views[i + 3]) + first;
+            row->n = row_length(elements, k);
+        }
+    }
+    enum rh_status status = to_device(r, rows, (size_t)(r->rows + 2) * sizeof *rows);
+    free(rows);
+    return status;
+}
+
+/* Of one tensor nothing is made ready. */
+static enum rh_status ready_casts(struct session *s, int worker, const struct role *role,
+                                  const struct instruction *in, struct ready *r)
+{
+    const struct view *views = &role->views[in->compute.view_first];
+    int count = in->compute.read_count;
+    if (count == 1)
+        return RH_OK;
+    for (int i = 0; i < count; i++) {
+        if (!view_same_order(&views[i], &views[count + i]))
+            return fail(RH_INVALID, "'%s': cast %d of %d changes the memory format", in->name, i,
+                        count);
+        r->rows += rows_for(shape_elements(&views[i].type.shape));
+    }
+    struct cast_table *rows = memory_new_array((size_t)r->rows + 1, sizeof *rows);
+    int at = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t elements = shape_elements(&views[i].type.shape);
+        for (int k = 0; k < rows_for(elements); k++) {
+            size_t first = (size_t)k * KERNEL_ROW_ELEMENTS;
+            rows[at].x = (char *)view_pointer(s, worker, &views[i]) +
+                         first * dtype_bytes(views[i].type.dtype);
+            rows[at].y = (char *)view_pointer(s, worker, &views[count + i]) +
+                         first * dtype_bytes(views[count + i].type.dtype);
+            rows[at++].n = row_length(elements, k);
+        }
     }
     enum rh_status status = to_device(r, rows, (size_t)(r->rows + 1) * sizeof *rows);
     free(rows);
@@ -257,6 +309,7 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_adamw: return ready_optimizer(s, worker, role, in, r);
     case OP_pack:
     case OP_unpack: return ready_pieces(s, worker, role, in, r);
+    case OP_cast: return ready_casts(s, worker, role, in, r);
     default: return RH_OK;
     }
 }

@@ -106,6 +106,29 @@ extern "C" void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x
     WITH_TYPE(from, cast_from(s, (const T *)x, to, y, n));
 }
 
+template <typename From, typename To> __global__ static void cast_rows(const cast_table *table)
+{
+    cast_table t = table[blockIdx.x];
+    const From *x = (const From *)t.x;
+    To *y = (To *)t.y;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < (int)t.n; i += threads_per_block)
+        store(&y[i], wide(x[i]));
+}
+
+template <typename From>
+static void cast_rows_from(cudaStream_t s, enum kernel_type to, const cast_table *table, int rows)
+{
+    WITH_TYPE(to, cast_rows<From, T><<<rows, threads_per_block, 0, s>>>(table));
+}
+
+extern "C" void kernel_cast_all(cudaStream_t s, enum kernel_type from, enum kernel_type to,
+                                const struct cast_table *device_table, int rows)
+{
+    if (rows > 0)
+        WITH_TYPE(from, cast_rows_from<T>(s, to, device_table, rows));
+}
+
 extern "C" void kernel_widen(cudaStream_t s, enum kernel_type type, const void *x, float *y, int64_t n,
                              int accumulate)
 {

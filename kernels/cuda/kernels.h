@@ -23,6 +23,15 @@ void kernel_scale_add(cudaStream_t s, enum kernel_type type, const void *x, void
                       float beta, int64_t n);
 void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x, enum kernel_type to, void *y,
                  int64_t n);
+/* The same for several tensors in one launch: rows in device memory, of at most KERNEL_ROW_ELEMENTS
+ * elements each. */
+struct cast_table {
+    const void *x;
+    void *y;
+    int64_t n;
+};
+void kernel_cast_all(cudaStream_t s, enum kernel_type from, enum kernel_type to,
+                     const struct cast_table *device_table, int rows);
 /* y = x, or y += x, in fp32. */
 void kernel_widen(cudaStream_t s, enum kernel_type type, const void *x, float *y, int64_t n,
                   int accumulate);
@@ -90,7 +99,10 @@ void kernel_embedding_grad(cudaStream_t s, enum kernel_type type, const void *gy
                            const int64_t *index, float *gw, int64_t rows, int64_t width,
                            int64_t vocabulary, int accumulate);
 
-/* optimizer.cu: tables of device pointers, one launch for all parameters */
+/* optimizer.cu: tables of device pointers, one launch for all parameters; a row has at most
+ * KERNEL_ROW_ELEMENTS elements, larger tensors have several. Behind the rows lie an empty one and as many
+ * bytes again, all zero, which the kernel leaves as they were. */
+enum { KERNEL_ROW_ELEMENTS = 16384 };
 struct optimizer_table {
     float *p;
     const float *g;
@@ -103,9 +115,8 @@ struct optimizer_options {
     float momentum, dampening, weight_decay, epsilon;
     double beta1, beta2; /* 1 - beta^step in fp32 would be off by 1e-4 at the first step */
 };
-void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table, int tensors,
-                      int64_t longest, const float *control, int64_t *count,
-                      struct optimizer_options options);
+void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table, int rows,
+                      const float *control, int64_t *count, struct optimizer_options options);
 
 /* copies.cu: pieces of one flat tensor, tables in device memory; collectives of devices that share
  * a GPU */

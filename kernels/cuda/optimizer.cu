@@ -26,31 +26,38 @@ static __device__ float adam(float p, float g, float *m, float *v, float rate, f
     return p - rate / scale_m * *m / (sqrtf(*v) / scale_v + o.epsilon);
 }
 
-/* One row of blocks a parameter tensor. */
-__global__ static void update(const optimizer_table *table, const float *control,
-                              const int64_t *count, optimizer_options o)
+/* One block a row. The last one to end counts the step, which all others have read by then. */
+__global__ static void update(const optimizer_table *table, unsigned *ended, const float *control,
+                              int64_t *count, optimizer_options o)
 {
-    optimizer_table t = table[blockIdx.y];
+    optimizer_table t = table[blockIdx.x];
     int64_t step = *count + 1;
     float rate = control[LEARNING_RATE];
-    float scale_m = (float)(1 - pow(o.beta1, (double)step));
-    float scale_v = (float)sqrt(1 - pow(o.beta2, (double)step));
-    FOR_EACH(i, t.n)
-        t.p[i] = o.kind == 0 ? sgd(t.p[i], t.g[i], t.m ? &t.m[i] : nullptr, rate, step, o)
-                             : adam(t.p[i], t.g[i], &t.m[i], &t.v[i], rate, scale_m, scale_v, o);
+    if (o.kind == 0) {
+#pragma unroll 4
+        for (int i = threadIdx.x; i < (int)t.n; i += threads_per_block)
+            t.p[i] = sgd(t.p[i], t.g[i], t.m ? &t.m[i] : nullptr, rate, step, o);
+    } else {
+        float scale_m = (float)(1 - pow(o.beta1, (double)step));
+        float scale_v = (float)sqrt(1 - pow(o.beta2, (double)step));
+#pragma unroll 4
+        for (int i = threadIdx.x; i < (int)t.n; i += threads_per_block)
+            t.p[i] = adam(t.p[i], t.g[i], &t.m[i], &t.v[i], rate, scale_m, scale_v, o);
+    }
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    __threadfence();
+    if (atomicAdd(ended, 1u) == gridDim.x - 1) {
+        *ended = 0;
+        *count = step;
+    }
 }
 
-__global__ static void count_up(int64_t *count)
-{
-    *count += 1;
-}
-
-extern "C" void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table,
-                                 int tensors, int64_t longest, const float *control, int64_t *count,
+extern "C" void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table, int rows,
+                                 const float *control, int64_t *count,
                                  struct optimizer_options options)
 {
-    int64_t blocks = blocks_for(longest);
-    dim3 grid((unsigned)(blocks < 256 ? blocks : 256), (unsigned)tensors);
-    update<<<grid, threads_per_block, 0, s>>>(device_table, control, count, options);
-    count_up<<<1, 1, 0, s>>>(count);
+    update<<<rows + 1, threads_per_block, 0, s>>>(
+        device_table, (unsigned *)(device_table + rows + 1), control, count, options);
 }
