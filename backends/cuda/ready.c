@@ -158,6 +158,17 @@ static enum rh_status ready_pieces(struct session *s, int worker, const struct r
     return status;
 }
 
+static enum rh_status ready_batch_norm(const struct role *role, const struct instruction *in,
+                                       struct ready *r)
+{
+    const struct shape *x = &operand(role, in, in->compute.op.kind == OP_batch_norm2d ? 0 : 1)->shape;
+    size_t bytes = kernel_batch_norm_scratch((struct picture){
+        (int)x->dim[0], (int)x->dim[1], (int)x->dim[2], (int)x->dim[3], 0});
+    CUDA_DO(cudaMalloc(&r->table, bytes));
+    CUDA_DO(cudaMemset(r->table, 0, bytes));
+    return RH_OK;
+}
+
 static void ready_host(struct session *s, int worker, const struct role *role,
                        const struct instruction *in, struct ready *r)
 {
@@ -250,6 +261,9 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return ready_optimizer(s, worker, role, in, r);
+    case OP_batch_norm2d:
+    case OP_batch_norm2d_input_grad:
+    case OP_batch_norm2d_weight_grad: return ready_batch_norm(role, in, r);
     case OP_pack:
     case OP_unpack: return ready_pieces(s, worker, role, in, r);
     default: return RH_OK;

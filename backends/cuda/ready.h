@@ -17,7 +17,7 @@ struct ready {
     cudnnConvolutionDescriptor_t convolution;
     int algorithm;       /* of the direction */
     size_t narrow_bytes; /* of a weight gradient in fp16 or bf16, before it is widened */
-    /* tables in device memory: optimizers, pack, unpack */
+    /* in device memory: tables of optimizers, pack and unpack; scratch of batch norm */
     void *table;
     int rows;
     int64_t longest;
