@@ -69,33 +69,61 @@ static enum rh_status conv2d(struct call *c)
     if (op->kind == OP_conv2d_weight_grad && c->in->compute.write_count > 1) {
         const int64_t *gy = shape(c, 0)->dim;
         int64_t area = gy[2] * gy[3];
-        bool last = c->ready->channels_last;
+        bool last = c->views[0].type.channels_last;
         kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1],
                             last ? gy[0] * area : gy[0], gy[1], last ? 1 : area, op->accumulate);
     }
     return RH_OK;
 }
 
+static struct picture picture_of(const struct call *c, int operand)
+{
+    const int64_t *dim = shape(c, operand)->dim;
+    return (struct picture){(int)dim[0], (int)dim[1], (int)dim[2], (int)dim[3],
+                            c->views[operand].type.channels_last};
+}
+
+static void batch_norm_forward(struct call *c, struct norm_options options)
+{
+    void **at = c->at;
+    int write = c->in->compute.read_count;
+    const void *residual = write > 6 ? at[6] : NULL;
+    bool training = options.training;
+    kernel_batch_norm(c->stream, type_of(c, 0), at[0], at[1], at[2], at[3], at[4], at[5], residual,
+                      at[write], training ? at[write + 1] : NULL, training ? at[write + 2] : NULL,
+                      picture_of(c, 0), options, c->ready->table);
+}
+
 static void batch_norm(struct call *c)
 {
     const struct op *op = &c->in->compute.op;
-    const struct shape *x = shape(c, op->kind == OP_batch_norm2d ? 0 : 1);
-    int n = (int)x->dim[0];
-    int channels = (int)x->dim[1];
-    int64_t area = x->dim[2] * x->dim[3];
+    struct norm_options options = {(float)op->norm.epsilon, (float)op->norm.momentum,
+                                   op->norm.training, op->norm.relu};
+    struct picture x = picture_of(c, 0);
     enum kernel_type type = type_of(c, 0);
+    void *scratch = c->ready->table;
     void **at = c->at;
-    if (op->kind == OP_batch_norm2d)
-        kernel_batch_norm(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5], at[6],
-                          op->norm.training ? at[7] : NULL, op->norm.training ? at[8] : NULL, n,
-                          channels, area, (float)op->norm.epsilon, (float)op->norm.momentum,
-                          op->norm.training);
-    else if (op->kind == OP_batch_norm2d_input_grad)
-        kernel_batch_norm_input_grad(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5], n,
-                                     channels, area);
-    else
-        kernel_batch_norm_weight_grad(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5], n,
-                                      channels, area, op->accumulate);
+    int write = c->in->compute.read_count;
+    bool residual = write > 6;
+    switch (op->kind) {
+    case OP_batch_norm2d: batch_norm_forward(c, options); break;
+    case OP_batch_norm2d_grad:
+        kernel_batch_norm_grad(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5],
+                               residual ? at[6] : NULL, at[write], at[write + 1], at[write + 2],
+                               residual ? at[write + 3] : NULL, x, options, op->accumulate,
+                               scratch);
+        break;
+    case OP_batch_norm2d_input_grad:
+        options.relu = 0;
+        kernel_batch_norm_grad(c->stream, type, at[0], at[1], at[2], NULL, at[3], at[4], NULL,
+                               at[5], NULL, NULL, NULL, x, options, 0, scratch);
+        break;
+    default:
+        options.relu = 0;
+        kernel_batch_norm_grad(c->stream, type, at[0], at[1], NULL, NULL, at[2], at[3], NULL, NULL,
+                               at[4], at[5], NULL, x, options, op->accumulate, scratch);
+        break;
+    }
 }
 
 static void pool(struct call *c)
@@ -103,28 +131,26 @@ static void pool(struct call *c)
     const struct op *op = &c->in->compute.op;
     int write = c->in->compute.read_count;
     bool forward = op->kind == OP_max_pool2d || op->kind == OP_avg_pool2d;
-    const struct shape *x = shape(c, forward ? 0 : write);
+    struct picture x = picture_of(c, forward ? 0 : write);
     const struct shape *y = shape(c, forward ? write : 0);
     struct window k = {op->window.kernel_h, op->window.kernel_w,  op->window.stride_h,
                        op->window.stride_w, op->window.padding_h, op->window.padding_w};
-    int64_t planes = x->dim[0] * x->dim[1];
-    int h = (int)x->dim[2], w = (int)x->dim[3], oh = (int)y->dim[2], ow = (int)y->dim[3];
+    int oh = (int)y->dim[2], ow = (int)y->dim[3];
     int adaptive = op->window.output_h > 0;
     enum kernel_type type = type_of(c, 0);
     switch (op->kind) {
     case OP_max_pool2d:
-        kernel_max_pool(c->stream, type, c->at[0], c->at[write], planes, h, w, oh, ow, k);
+        kernel_max_pool(c->stream, type, c->at[0], c->at[write], x, oh, ow, k);
         break;
     case OP_max_pool2d_grad:
-        kernel_max_pool_grad(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], planes, h,
-                             w, oh, ow, k);
+        kernel_max_pool_grad(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], x, oh, ow,
+                             k);
         break;
     case OP_avg_pool2d:
-        kernel_avg_pool(c->stream, type, c->at[0], c->at[write], planes, h, w, oh, ow, k, adaptive);
+        kernel_avg_pool(c->stream, type, c->at[0], c->at[write], x, oh, ow, k, adaptive);
         break;
     default:
-        kernel_avg_pool_grad(c->stream, type, c->at[0], c->at[write], planes, h, w, oh, ow, k,
-                             adaptive);
+        kernel_avg_pool_grad(c->stream, type, c->at[0], c->at[write], x, oh, ow, k, adaptive);
         break;
     }
 }

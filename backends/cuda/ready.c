@@ -37,41 +37,6 @@ static void need_workspace(struct session *s, size_t bytes)
         s->workspace_bytes = whole_lines(bytes);
 }
 
-/* Dense as [n, h, w, c]. */
-static bool is_channels_last(const struct view *v)
-{
-    static const int order[] = {1, 3, 2, 0};
-    const int64_t *dim = v->type.shape.dim;
-    int64_t stride = 1;
-    for (int i = 0; i < 4 && v->type.shape.rank == 4; i++) {
-        if (dim[order[i]] != 1 && v->stride[order[i]] != stride)
-            return false;
-        stride *= dim[order[i]];
-    }
-    return v->type.shape.rank == 4;
-}
-
-/* Whether x, w and y are channels-last. Of one channel or one pixel a tensor is both: the others
- * tell; where all are both, so is the convolution. */
-static enum rh_status find_layout(const struct role *role, const struct instruction *in, bool *last)
-{
-    const struct view *views = &role->views[in->compute.view_first];
-    int pictures[] = {0, 1, in->compute.read_count};
-    int only_last = -1, only_first = -1;
-    for (int i = 0; i < 3; i++) {
-        const struct view *v = &views[pictures[i]];
-        if (!view_is_row_major(v))
-            only_last = pictures[i];
-        else if (!is_channels_last(v))
-            only_first = pictures[i];
-    }
-    if (only_last >= 0 && only_first >= 0)
-        return fail(RH_INVALID, "'%s': operand %d of %s is channels-last, operand %d is not",
-                    in->name, only_last, op_name(in->compute.op.kind), only_first);
-    *last = only_first < 0;
-    return RH_OK;
-}
-
 static int alignment_of(struct session *s, int worker, const struct role *role,
                         const struct instruction *in)
 {
@@ -104,9 +69,8 @@ static enum rh_status ready_conv2d(struct session *s, int worker, const struct r
                                           .q = y[3],
                                           .bias = forward && write > 2,
                                           .alignment_bytes = alignment_of(s, worker, role, in)};
-    RETURN_IF_FAILED(find_layout(role, in, &request.channels_last));
+    request.channels_last = operand(role, in, 0)->channels_last;
     RETURN_IF_FAILED(convolution_find(s, &request, in->name, &r->convolution));
-    r->channels_last = request.channels_last;
     need_workspace(s, convolution_workspace(r->convolution));
     return RH_OK;
 }
@@ -212,6 +176,18 @@ static enum rh_status ready_pieces(struct session *s, int worker, const struct r
     return status;
 }
 
+static enum rh_status ready_batch_norm(const struct role *role, const struct instruction *in,
+                                       struct ready *r)
+{
+    const struct tensor_type *x = operand(role, in, 0);
+    const int64_t *dim = x->shape.dim;
+    struct picture picture = {(int)dim[0], (int)dim[1], (int)dim[2], (int)dim[3], x->channels_last};
+    size_t bytes = kernel_batch_norm_scratch(picture);
+    CUDA_DO(cudaMalloc(&r->table, bytes));
+    CUDA_DO(cudaMemset(r->table, 0, bytes));
+    return RH_OK;
+}
+
 static void ready_host(struct session *s, int worker, const struct role *role,
                        const struct instruction *in, struct ready *r)
 {
@@ -236,7 +212,9 @@ static bool takes_low(const struct op *op, int operand, int reads)
     case OP_embedding_weight_grad:
     case OP_mse_loss:
     case OP_cross_entropy: return operand < reads && operand < 2;
-    case OP_batch_norm2d: return operand == 0 || operand == reads;
+    case OP_batch_norm2d: return operand == 0 || operand == 6 || operand == reads;
+    case OP_batch_norm2d_grad:
+        return operand < 2 || operand == 6 || operand == reads || operand == reads + 3;
     case OP_batch_norm2d_input_grad: return operand < 2 || operand == reads;
     case OP_batch_norm2d_weight_grad: return operand < 2;
     case OP_pack:
@@ -266,12 +244,20 @@ static enum rh_status check_type(const struct role *role, const struct instructi
     return RH_OK;
 }
 
-/* Kernels that know where a picture's channels lie take rows alone so far. */
-static bool fits_kernel(enum op_kind kind, const struct view *view)
+/* All pictures of an instruction lie alike, and there are no gaps. A cast may change the format. */
+static enum rh_status check_layout(const struct role *role, const struct instruction *in, int index)
 {
-    enum op_class class = op_class(kind);
-    bool pictures = class == OP_CLASS_NORMALIZATION || class == OP_CLASS_POOLING;
-    return pictures ? view_is_row_major(view) : view_is_dense(view);
+    const struct view *view = &role->views[in->compute.view_first + index];
+    const struct view *first = &role->views[in->compute.view_first];
+    if (!view_is_dense(view))
+        return fail(RH_INVALID, "'%s': operand %d of %s is strided", in->name, index,
+                    op_name(in->compute.op.kind));
+    if (view->type.shape.rank == 4 && first->type.shape.rank == 4 &&
+        view->type.channels_last != first->type.channels_last && in->compute.op.kind != OP_cast)
+        return fail(RH_INVALID, "'%s': operand %d of %s is %s, operand 0 is not", in->name, index,
+                    op_name(in->compute.op.kind),
+                    view->type.channels_last ? "channels last" : "row-major");
+    return RH_OK;
 }
 
 static enum rh_status check_operands(const struct role *role, const struct instruction *in)
@@ -281,9 +267,7 @@ static enum rh_status check_operands(const struct role *role, const struct instr
     for (int i = 0; i < in->compute.read_count + in->compute.write_count; i++) {
         if (!on_host)
             RETURN_IF_FAILED(check_type(role, in, i, &common));
-        if (!fits_kernel(in->compute.op.kind, &role->views[in->compute.view_first + i]))
-            return fail(RH_INVALID, "'%s': operand %d of %s is strided or channels last", in->name,
-                        i, op_name(in->compute.op.kind));
+        RETURN_IF_FAILED(check_layout(role, in, i));
     }
     return RH_OK;
 }
@@ -307,6 +291,10 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return ready_optimizer(s, worker, role, in, r);
+    case OP_batch_norm2d:
+    case OP_batch_norm2d_input_grad:
+    case OP_batch_norm2d_weight_grad:
+    case OP_batch_norm2d_grad: return ready_batch_norm(role, in, r);
     case OP_pack:
     case OP_unpack: return ready_pieces(s, worker, role, in, r);
     case OP_cast: return ready_casts(s, worker, role, in, r);

@@ -13,8 +13,7 @@ struct ready {
     cublasLtMatmulAlgo_t product_algorithm;
     /* convolutions */
     const struct convolution *convolution; /* the session's */
-    bool channels_last;
-    /* tables in device memory: optimizers, pack, unpack */
+    /* in device memory: tables of optimizers, casts, pack and unpack; scratch of batch norm */
     void *table;
     int rows;
     int64_t longest;

@@ -51,34 +51,53 @@ void kernel_strided_copy(cudaStream_t s, const void *from, void *to, struct stri
 void kernel_bias_relu(cudaStream_t s, enum kernel_type type, void *y, const void *bias,
                       int64_t rows, int64_t channels, int64_t area, int channels_last, int relu);
 
-/* pool.cu: windows as in op.h */
+/* pool.cu, norm.cu: a tensor of pictures. channels_last: (n, h, w, c) in memory, else (n, c, h, w). */
+struct picture {
+    int n, c, h, w;
+    int channels_last;
+};
+
+/* pool.cu: windows as in op.h; `x` is the larger side, oh and ow the size of the smaller, in the same
+ * layout */
 struct window {
     int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
 };
-void kernel_max_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y, int64_t planes,
-                     int h, int w, int oh, int ow, struct window window);
+void kernel_max_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y,
+                     struct picture picture, int oh, int ow, struct window window);
+/* To the first maximum of each window; a NaN is a maximum. */
 void kernel_max_pool_grad(cudaStream_t s, enum kernel_type type, const void *gy, const void *x,
-                          const void *y, void *gx, int64_t planes, int h, int w, int oh, int ow,
+                          const void *y, void *gx, struct picture picture, int oh, int ow,
                           struct window window);
 /* adaptive: windows from floor and ceil of the output's cells */
-void kernel_avg_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y, int64_t planes,
-                     int h, int w, int oh, int ow, struct window window, int adaptive);
+void kernel_avg_pool(cudaStream_t s, enum kernel_type type, const void *x, void *y,
+                     struct picture picture, int oh, int ow, struct window window, int adaptive);
 void kernel_avg_pool_grad(cudaStream_t s, enum kernel_type type, const void *gy, void *gx,
-                          int64_t planes, int h, int w, int oh, int ow, struct window window,
+                          struct picture picture, int oh, int ow, struct window window,
                           int adaptive);
 
-/* norm.cu: [n, c, area] */
+/* norm.cu, norm_grad.cu: batch normalisation, the same bits every time */
+struct norm_options {
+    float epsilon, momentum;
+    int training, relu;
+};
+/* Bytes of device memory that one call of either direction works in, of any element type: zeroed once
+ * when made; the calls leave what they count with zero again. Not for two calls at a time. */
+size_t kernel_batch_norm_scratch(struct picture picture);
+/* y = (x - mean) invstd gamma + beta, plus `residual` if not NULL, then its positive part if relu.
+ * Training takes the batch's statistics, saves them and moves the running ones; evaluation takes the
+ * running ones and no save_mean, save_invstd, count. */
 void kernel_batch_norm(cudaStream_t s, enum kernel_type type, const void *x, const float *gamma,
-                       const float *beta, float *mean, float *var, int64_t *count, void *y,
-                       float *save_mean, float *save_invstd, int n, int c, int64_t area,
-                       float epsilon, float momentum, int training);
-void kernel_batch_norm_input_grad(cudaStream_t s, enum kernel_type type, const void *gy,
-                                  const void *x, const float *gamma, const float *mean,
-                                  const float *invstd, void *gx, int n, int c, int64_t area);
-void kernel_batch_norm_weight_grad(cudaStream_t s, enum kernel_type type, const void *gy,
-                                   const void *x, const float *mean, const float *invstd,
-                                   float *ggamma, float *gbeta, int n, int c, int64_t area,
-                                   int accumulate);
+                       const float *beta, float *mean, float *var, int64_t *count,
+                       const void *residual, void *y, float *save_mean, float *save_invstd,
+                       struct picture picture, struct norm_options options, void *scratch);
+/* Gradients of the training forward. relu: gy counts where y > 0; y may be NULL if nothing was added
+ * (it is computed again from x). residual_gradient, or NULL, is the gy that counts. gx, or ggamma and
+ * gbeta, may be NULL; accumulate adds to the latter. beta is read only if relu and no y. */
+void kernel_batch_norm_grad(cudaStream_t s, enum kernel_type type, const void *gy, const void *x,
+                            const float *gamma, const float *beta, const float *save_mean,
+                            const float *save_invstd, const void *y, void *gx, float *ggamma,
+                            float *gbeta, void *residual_gradient, struct picture picture,
+                            struct norm_options options, int accumulate, void *scratch);
 
 /* loss.cu: `losses` is indexed by the slot in control */
 void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
