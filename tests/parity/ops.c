@@ -18,6 +18,7 @@ static struct tensor_type real(const struct tally *t, int rank, int64_t a, int64
 {
     struct tensor_type type = f32(rank, a, b, c, d);
     type.dtype = t->real;
+    type.channels_last = t->channels_last && rank == 4;
     return type;
 }
 
@@ -67,6 +68,8 @@ static void conv_ops(struct tally *t, int64_t n, int64_t c, int64_t h, int64_t o
     parity_plain(t, "conv2d", &op, 3, 1, 2e-5, (struct tensor_type[]){x, w, b, y});
     op.kind = OP_conv2d_input_grad;
     parity_plain(t, "conv2d_input_grad", &op, 2, 1, 2e-5, (struct tensor_type[]){y, w, x});
+    op.accumulate = true;
+    parity_plain(t, "conv2d_input_grad, added", &op, 2, 1, 2e-5, (struct tensor_type[]){y, w, x});
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         op.kind = OP_conv2d_weight_grad;
         op.accumulate = accumulate;
@@ -114,6 +117,61 @@ static void norm_ops(struct tally *t, int64_t n, int64_t c, int64_t h)
                                         .reads = 4,
                                         .writes = 2,
                                         .positive = {[3] = true},
+                                        .bound = 5e-5});
+}
+
+/* Batch norm with relu [and a residual], and its gradient. */
+static void fused_norm_ops(struct tally *t, int64_t n, int64_t c, int64_t h)
+{
+    struct tensor_type x = real(t, 4, n, c, h, h), v = f32(1, c, 0, 0, 0), count = i64(0, 0);
+    struct op op = {.kind = OP_batch_norm2d, .compute = DTYPE_F32};
+    op.norm.epsilon = 1e-5;
+    op.norm.momentum = 0.1;
+    op.norm.training = op.norm.relu = true;
+    parity_compare(t, &(struct subject){.name = "batch_norm2d, relu",
+                                        .op = op,
+                                        .types = {x, v, v, v, v, count, x, v, v, v, v, count},
+                                        .reads = 6,
+                                        .writes = 6,
+                                        .in_place = {0, 0, 0, 4, 5, 6},
+                                        .positive = {[4] = true},
+                                        .bound = 2e-5});
+    parity_compare(t, &(struct subject){.name = "batch_norm2d, residual, relu",
+                                        .op = op,
+                                        .types = {x, v, v, v, v, count, x, x, v, v, v, v, count},
+                                        .reads = 7,
+                                        .writes = 6,
+                                        .in_place = {0, 0, 0, 4, 5, 6},
+                                        .positive = {[4] = true},
+                                        .bound = 2e-5});
+    op.kind = OP_batch_norm2d_grad;
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        op.accumulate = accumulate;
+        op.norm.relu = false;
+        parity_compare(t, &(struct subject){.name = "batch_norm2d_grad",
+                                            .op = op,
+                                            .types = {x, x, v, v, v, v, x, v, v},
+                                            .reads = 6,
+                                            .writes = 3,
+                                            .positive = {[5] = true},
+                                            .bound = 5e-5});
+        op.norm.relu = true;
+        parity_compare(t, &(struct subject){.name = "batch_norm2d_grad, relu, residual",
+                                            .op = op,
+                                            .types = {x, x, v, v, v, v, x, x, v, v, x},
+                                            .reads = 7,
+                                            .writes = 4,
+                                            .positive = {[5] = true},
+                                            .bound = 5e-5});
+    }
+    /* A mask computed anew may flip where y is next to zero: large betas keep clear of it. */
+    parity_compare(t, &(struct subject){.name = "batch_norm2d_grad, relu",
+                                        .op = op,
+                                        .types = {x, x, v, v, v, v, x, v, v},
+                                        .reads = 6,
+                                        .writes = 3,
+                                        .positive = {[5] = true},
+                                        .far_from_zero = true,
                                         .bound = 5e-5});
 }
 
@@ -286,19 +344,29 @@ static void check_coverage(struct tally *t)
         }
 }
 
-static void all_ops(struct tally *t)
+/* What depends on the memory format. */
+static void picture_ops(struct tally *t)
 {
-    linear_ops(t, 20, 10, 5);
-    linear_ops(t, 33, 127, 65);
-    linear_ops(t, 256, 512, 1000);
     conv_ops(t, 2, 3, 9, 4, 3, 1, 1, 1);
     conv_ops(t, 3, 8, 14, 16, 3, 2, 1, 4);
     conv_ops(t, 2, 3, 31, 8, 7, 2, 3, 1);
     conv_ops(t, 4, 64, 14, 32, 1, 1, 0, 1);
     norm_ops(t, 4, 3, 5);
     norm_ops(t, 16, 65, 14);
+    norm_ops(t, 8, 256, 7);
+    fused_norm_ops(t, 4, 3, 5);
+    fused_norm_ops(t, 8, 64, 14);
     pool_ops(t, 2, 3, 9, 3, 2, 1);
     pool_ops(t, 3, 17, 12, 2, 2, 0);
+    pool_ops(t, 4, 64, 14, 3, 2, 1);
+}
+
+static void all_ops(struct tally *t)
+{
+    linear_ops(t, 20, 10, 5);
+    linear_ops(t, 33, 127, 65);
+    linear_ops(t, 256, 512, 1000);
+    picture_ops(t);
     loss_ops(t, 7, 5);
     loss_ops(t, 128, 1000);
     small_ops(t, 1);
@@ -324,7 +392,10 @@ int main(int argc, char **argv)
     static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
     for (int i = 0; i < 3; i++) {
         t.real = types[i];
+        t.channels_last = false;
         all_ops(&t);
+        t.channels_last = true;
+        picture_ops(&t);
     }
     optimizer_ops(&t, 1);
     optimizer_ops(&t, 999);

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "kernels/cpu/cpu.h"
 #include "op/convert.h"
+#include "op/layout.h"
 #include "plan/check.h"
 
 static void fill(const struct subject *s, int operand, uint64_t seed, void *data);
@@ -35,9 +36,15 @@ static void fill_pooled(const struct subject *s, uint64_t seed, void *data)
     struct cpu_tensor x = {malloc(type_bytes(&s->types[1]) + 1), s->types[1]};
     struct cpu_tensor y = {data, s->types[2]};
     pool.kind = OP_max_pool2d;
-    fill(s, 1, seed, x.data);
+    void *memory = malloc(type_bytes(&s->types[1]) + 1);
+    fill(s, 1, seed, memory);
+    layout_to_rows(&s->types[1], memory, x.data);
+    y.data = malloc(type_bytes(&s->types[2]) + 1);
     if (cpu_run(&pool, &x, 1, &y, 1) != RH_OK)
         abort();
+    layout_from_rows(&s->types[2], y.data, data);
+    free(memory);
+    free(y.data);
     free(x.data);
 }
 
@@ -52,7 +59,10 @@ static void fill(const struct subject *s, int operand, uint64_t seed, void *data
             ((int64_t *)data)[i] = (int64_t)(random_uniform(stream, (uint64_t)i) *
                                              (double)(s->limit[operand] ? s->limit[operand] : 1));
         else
-            put(type->dtype, data, i, s->positive[operand] ? fabs(value) + 0.1 : value);
+            put(type->dtype, data, i,
+                s->positive[operand]               ? fabs(value) + 0.1
+                : s->far_from_zero && operand == 3 ? (value < 0 ? -100 : 100)
+                                                   : value);
     }
     if (op_class(s->op.kind) == OP_CLASS_LOSS && operand == 2 && s->reads == 3)
         ((float *)data)[CONTROL_LOSS_SLOT] = (float)(shape_elements(&s->types[s->reads].shape) - 1);

@@ -15,12 +15,14 @@ struct subject {
     int in_place[MOST_OPERANDS];  /* write k is read in_place[k] - 1; 0: its own memory */
     int64_t limit[MOST_OPERANDS]; /* int64 reads: uniform below it */
     bool positive[MOST_OPERANDS];
-    double bound; /* of |difference| relative to the largest value */
+    bool far_from_zero; /* batch_norm2d_grad: beta is large, of either sign */
+    double bound;       /* of |difference| relative to the largest value */
 };
 
 struct tally {
     uint64_t seed;
-    enum dtype real; /* of activations and what goes with them */
+    enum dtype real;    /* of activations and what goes with them */
+    bool channels_last; /* the format of pictures and convolutions' weights */
     int passed, failed;
     bool seen[OP_COUNT];
     struct platform *platform;
@@ -33,8 +35,8 @@ struct tally {
 enum rh_status parity_find_gpu(struct tally *t);
 enum rh_status parity_open(struct tally *t);
 void parity_close(struct tally *t);
-/* Prints a line, and counts it. Where the tally's type rounds, a bound above 0 is at least one unit in
- * the last place: two sums that differ by rounding in fp32 may fall on either side. */
+/* Prints a line, and counts it. Where the tally's type rounds, a bound above 0 is at least one unit
+ * in the last place: two sums that differ by rounding in fp32 may fall on either side. */
 void parity_compare(struct tally *t, const struct subject *s);
 /* One without anything special about its operands. */
 void parity_plain(struct tally *t, const char *name, const struct op *op, int reads, int writes,
