@@ -33,10 +33,10 @@
         .open = open_##identifier}
 
 #ifndef HAVE_CUDA
-NOT_BUILT(cuda, "cuda", "CUDA, NCCL or cuDNN was not found by configure");
+NOT_BUILT(cuda, "cuda", CUDA_MISSING);
 #endif
 #ifndef HAVE_SIMGRID
-NOT_BUILT(simgrid, "simgrid", "SimGrid was not found by configure");
+NOT_BUILT(simgrid, "simgrid", "configure was given --without-simgrid");
 #endif
 
 static const struct backend *const backends[] = {

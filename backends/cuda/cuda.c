@@ -5,6 +5,7 @@
 
 #include "backends/cuda/convolution.h"
 #include "backends/cuda/ranks.h"
+#include "backends/cuda/timeline.h"
 #include "base/memory.h"
 
 static enum rh_status find_gpu(void)
@@ -111,6 +112,7 @@ static void unload(struct session *s)
     for (int l = 0; s->graphs && l < s->plan->roles[0].list_count; l++)
         if (s->graphs[l])
             cudaGraphExecDestroy(s->graphs[l]);
+    timeline_drop(s);
     ranks_leave(s);
     ready_drop(s);
     areas_drop(s);
@@ -146,6 +148,7 @@ static enum rh_status load_all(struct session *s)
     s->workspace_bytes = (size_t)4 << 20; /* for cuBLASLt; convolutions may ask for more */
     RETURN_IF_FAILED(ready_make(s));
     RETURN_IF_FAILED(make_streams(s));
+    RETURN_IF_FAILED(timeline_make(s));
     return make_staging(s);
 }
 
@@ -187,9 +190,7 @@ static enum rh_status run(struct session *s, const struct run_order *order,
                           const struct backend_feed *feed, struct result *result)
 {
     list_devices(s, result);
-    RETURN_IF_FAILED(issue_run(s, order, feed, result));
-    result_account(result, 0, 0);
-    return RH_OK;
+    return steps_run(s, order, feed, result);
 }
 
 static enum rh_status check_buffer(const struct session *s, int worker, int buffer, size_t bytes)

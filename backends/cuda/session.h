@@ -24,13 +24,15 @@ struct cuda_worker {
     struct ready ***ready;      /* per list and instruction; NULL: nothing needed */
 };
 
-struct ranks; /* ranks.h; NULL: one process issues for all workers */
+struct ranks;    /* ranks.h; NULL: one process issues for all workers */
+struct timeline; /* timeline.h; NULL: nobody looks */
 
 struct session {
     struct backend_options options;
     const struct plan *plan; /* NULL: nothing loaded */
     int worker_count;
     struct ranks *ranks;
+    struct timeline *timeline;
     struct cuda_worker *workers;
     cudaStream_t origin; /* forks to all streams and joins them */
     cudaEvent_t fork, join;
@@ -79,8 +81,13 @@ void ready_drop(struct session *session);
 enum rh_status compute_launch(struct session *session, int worker, int list,
                               const struct instruction *instruction);
 
-/* issue.c: runs the order's lists. */
-enum rh_status issue_run(struct session *session, const struct run_order *order,
+/* issue.c: makes the list's graph, with launch graph and once; runs a list, in the order of the
+ * session's origin. */
+enum rh_status issue_capture(struct session *session, int list);
+enum rh_status issue_list(struct session *session, int list);
+
+/* steps.c: runs the order's lists. */
+enum rh_status steps_run(struct session *session, const struct run_order *order,
                          const struct backend_feed *feed, struct result *result);
 
 #endif

@@ -2,17 +2,13 @@
 #include <string.h>
 
 #include "backends/simgrid/session.h"
+#include "backends/spans.h"
 #include "base/memory.h"
 #include "cost/cost.h"
 
 int session_device(const struct session *s, int worker, int local)
 {
-    int gpus = s->plan->roles[plan_role_of(s->plan, worker)].gpus;
-    const int *devices = &s->options.devices[worker * gpus];
-    if (local < gpus)
-        return devices[local];
-    return cluster_host_device(s->options.cluster,
-                               cluster_device_node(s->options.cluster, devices[0]));
+    return spans_device(s->plan, &s->options, worker, local);
 }
 
 bool is_local_copy(const struct role *role, const struct instruction *in)

@@ -2,7 +2,9 @@
 #include "config.h"
 #endif
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "backends/backend.h"
@@ -14,6 +16,29 @@
 const char *rh_version(void)
 {
     return PACKAGE_VERSION;
+}
+
+/* What configure found, or "without …" in its own words. */
+static void print_libraries(FILE *out)
+{
+#ifdef FOUND_SIMGRID
+    static const struct {
+        const char *name, *version;
+    } libraries[] = {
+        {"SimGrid", FOUND_SIMGRID}, {"cJSON", FOUND_CJSON},  {"libxml2", FOUND_XML},
+        {"OpenBLAS", FOUND_BLAS},   {"CUDA", FOUND_TOOLKIT}, {"cuBLASLt", FOUND_CUBLASLT},
+        {"cuDNN", FOUND_CUDNN},     {"NCCL", FOUND_NCCL},    {"NVTX", FOUND_NVTX},
+    };
+    fprintf(out, "built with");
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        bool without = strncmp(libraries[i].version, "without", 7) == 0;
+        fprintf(out, "%s %s%s%s", i ? "," : "", without ? "" : libraries[i].name,
+                without ? "" : " ", libraries[i].version);
+    }
+    fprintf(out, "\n");
+#else
+    (void)out;
+#endif
 }
 
 void api_print_version(FILE *out)
@@ -28,4 +53,5 @@ void api_print_version(FILE *out)
         else
             fprintf(out, "  %-10s not available: %s\n", backends[i]->name, fail_message());
     }
+    print_libraries(out);
 }

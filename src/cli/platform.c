@@ -1,8 +1,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/cli.h"
+#include "platform/detect.h"
 #include "platform/platform.h"
 #include "report/report.h"
 
@@ -128,6 +131,31 @@ static enum rh_status import(struct platform *platform, const char *path, const 
     return status;
 }
 
+/* Named after the machine, as far as its first dot. */
+static enum rh_status detect(struct platform *platform, const char *gpu, const char *name,
+                             const char *out)
+{
+    char host[65] = "";
+    const struct node_model *node = NULL;
+    struct detected *detected = memory_new(sizeof *detected);
+    enum rh_status status = nvml_detect(detected);
+    char *topology = status == RH_OK ? nccl_topology(detected->gpu_count) : NULL;
+    if (status == RH_OK && !topology)
+        fprintf(stderr, "rehearse: going on without NCCL's topology: %s\n", fail_message());
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0])
+        strcpy(host, "this-machine");
+    host[strcspn(host, ".")] = '\0';
+    if (status == RH_OK)
+        status = detect_node(platform, detected, topology, gpu, name ? name : host, &node);
+    free(topology);
+    free(detected);
+    RETURN_IF_FAILED(status);
+    cJSON *json = node_to_json(node);
+    status = report_write_json(json, out ? out : "-");
+    cJSON_Delete(json);
+    return status;
+}
+
 static enum rh_status check(struct platform *platform, const struct string_list *arguments)
 {
     enum rh_status status = RH_OK;
@@ -142,9 +170,14 @@ static enum rh_status check(struct platform *platform, const struct string_list 
 static enum rh_status dispatch(struct platform *platform, const struct string_list *arguments,
                                const char *gpu, const char *name, const char *out, int devices)
 {
-    static const char *const verbs[] = {"import", "show", "check"};
+    static const char *const verbs[] = {"import", "show", "check", "detect"};
     int verb = 0;
-    RETURN_IF_FAILED(json_choice("platform verb", arguments->items[0], verbs, 3, &verb));
+    RETURN_IF_FAILED(json_choice("platform verb", arguments->items[0], verbs, 4, &verb));
+    if (verb == 3 && arguments->count > 1)
+        return fail(RH_INVALID, "platform detect: '%s': no name or file is expected",
+                    arguments->items[1]);
+    if (verb == 3)
+        return detect(platform, gpu, name, out);
     if (verb == 1 && arguments->count == 1)
         return list_names(platform);
     if (arguments->count < 2)
@@ -156,8 +189,13 @@ static enum rh_status dispatch(struct platform *platform, const struct string_li
     return check(platform, arguments);
 }
 
+/* "-o FILE" is "--o FILE" to options_read, which knows long options only. */
 static enum rh_status run(int argc, char **argv)
 {
+    char **words = memory_new_array((size_t)argc + 1, sizeof *words);
+    char long_o[] = "--o";
+    for (int i = 0; i < argc; i++)
+        words[i] = strcmp(argv[i], "-o") == 0 ? long_o : argv[i];
     struct string_list arguments = {0};
     const char *gpu = NULL;
     const char *name = NULL;
@@ -166,10 +204,11 @@ static enum rh_status run(int argc, char **argv)
     const struct option options[] = {{"gpu", OPTION_STRING, &gpu},
                                      {"name", OPTION_STRING, &name},
                                      {"json", OPTION_STRING, &out},
+                                     {"o", OPTION_STRING, &out},
                                      {"devices", OPTION_INTEGER, &devices}};
     struct platform *platform = NULL;
     enum rh_status status =
-        options_read(&command_platform, argc, argv, options, 4, &arguments, 1, 1000);
+        options_read(&command_platform, argc, words, options, 5, &arguments, 1, 1000);
     if (status == RH_OK)
         status = platform_open(&platform);
     if (status == RH_OK)
@@ -177,6 +216,7 @@ static enum rh_status run(int argc, char **argv)
     if (platform)
         platform_close(platform);
     list_free(&arguments, false);
+    free(words);
     return status;
 }
 
@@ -184,15 +224,17 @@ const struct command command_platform = {
     .name = "platform",
     .usage =
         "import FILE [--gpu DEVICE] [--name NAME] [--json FILE] | show [NAME|FILE] [--devices N] "
-        "| check NAME|FILE…",
-    .summary = "import, show or check devices, nodes and clusters",
+        "| check NAME|FILE… | detect [--gpu DEVICE] [--name NAME] [-o FILE]",
+    .summary = "import, show, check or detect devices, nodes and clusters",
     .help = "  import FILE    a `nvidia-smi topo -m` or -p2p matrix or an NCCL topology XML, as a "
             "node\n"
             "  show [NAME]    a device, node or cluster with its links; without a name, all names\n"
             "  check NAME…    read them and say what is wrong\n"
+            "  detect         this machine as a node: NVIDIA's driver, and NCCL if it is here\n"
             "  --gpu DEVICE   the GPU model where the file does not tell\n"
             "  --name NAME    the new node's name\n"
-            "  --json FILE    where import writes ('-', the default: standard output)\n"
+            "  --json FILE, -o FILE\n"
+            "                 where import and detect write ('-', the default: standard output)\n"
             "  --devices N    show a cluster with nodes for N GPUs\n",
     .run = run,
 };

@@ -1,1 +1,1 @@
-rehearse --version | grep -v '^  cuda '
+rehearse --version | grep -v '^  cuda ' | sed 's/^built with .*/built with …/'
