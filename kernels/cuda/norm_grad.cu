@@ -87,7 +87,7 @@ __global__ static void __launch_bounds__(norm_threads)
     sums_work<T, V, kind> work = {};
     prepare<last>(work, t, m, in);
     work.kept = kept;
-    walk<last, 4, false>(t, m, work);
+    walk<last, 2, false>(t, m, work);
     int channel;
     double sum, dot;
     if (!sum_all<last, V>(t, m, s, work.sum, work.dot, &channel, &sum, &dot))
