@@ -29,11 +29,17 @@ static void print_libraries(FILE *out)
         {"OpenBLAS", FOUND_BLAS},   {"CUDA", FOUND_TOOLKIT}, {"cuBLASLt", FOUND_CUBLASLT},
         {"cuDNN", FOUND_CUDNN},     {"NCCL", FOUND_NCCL},    {"NVTX", FOUND_NVTX},
     };
-    fprintf(out, "built with");
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-        bool without = strncmp(libraries[i].version, "without", 7) == 0;
-        fprintf(out, "%s %s%s%s", i ? "," : "", without ? "" : libraries[i].name,
-                without ? "" : " ", libraries[i].version);
+    const char *before = "built with ";
+    for (int without = 0; without < 2; without++) {
+        for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+            if ((strncmp(libraries[i].version, "without", 7) == 0) != without)
+                continue;
+            fprintf(out, "%s%s", before, libraries[i].name);
+            if (!without)
+                fprintf(out, " %s", libraries[i].version);
+            before = ", ";
+        }
+        before = "; without ";
     }
     fprintf(out, "\n");
 #else
