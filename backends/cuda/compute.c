@@ -174,13 +174,7 @@ static enum rh_status cast(struct call *c)
     if (from->type.dtype != to->type.dtype)
         return fail(RH_INVALID, "'%s': a cast changes either the type or the format, not both",
                     c->in->name);
-    struct strided shape = {.rank = from->type.shape.rank};
-    for (int d = 0; d < shape.rank; d++) {
-        shape.dim[d] = from->type.shape.dim[d];
-        shape.from[d] = from->stride[d];
-        shape.to[d] = to->stride[d];
-    }
-    kernel_strided_copy(c->stream, c->at[0], target, shape, (int)dtype_bytes(from->type.dtype));
+    view_copy_strided(c->stream, from, c->at[0], to, target);
     return RH_OK;
 }
 

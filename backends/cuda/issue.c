@@ -45,13 +45,7 @@ static enum rh_status move(struct session *s, cudaStream_t stream, const char *n
     }
     if (!shape_equal(&from->type.shape, &to->type.shape))
         return fail(RH_INVALID, "'%s': a strided copy between different shapes", name);
-    struct strided shape = {.rank = from->type.shape.rank};
-    for (int d = 0; d < shape.rank; d++) {
-        shape.dim[d] = from->type.shape.dim[d];
-        shape.from[d] = from->stride[d];
-        shape.to[d] = to->stride[d];
-    }
-    kernel_strided_copy(stream, source, target, shape, (int)dtype_bytes(from->type.dtype));
+    view_copy_strided(stream, from, source, to, target);
     return RH_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "backends/cuda/ranks.h"
 #include "base/memory.h"
+#include "kernels/cuda/kernels.h"
 
 enum rh_status cuda_failed(const char *what, cudaError_t error)
 {
@@ -65,4 +66,16 @@ void *buffer_pointer(const struct session *s, int worker, int buffer)
 void *view_pointer(const struct session *s, int worker, const struct view *view)
 {
     return (char *)buffer_pointer(s, worker, view->buffer) + view->offset;
+}
+
+void view_copy_strided(cudaStream_t stream, const struct view *from, const void *source,
+                       const struct view *to, void *target)
+{
+    struct strided shape = {.rank = from->type.shape.rank};
+    for (int d = 0; d < shape.rank; d++) {
+        shape.dim[d] = from->type.shape.dim[d];
+        shape.from[d] = from->stride[d];
+        shape.to[d] = to->stride[d];
+    }
+    kernel_strided_copy(stream, source, target, shape, (int)dtype_bytes(from->type.dtype));
 }

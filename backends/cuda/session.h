@@ -71,6 +71,9 @@ enum rh_status cuda_failed(const char *what, cudaError_t error);
 enum rh_status areas_make(struct session *session);
 void areas_drop(struct session *session);
 void *view_pointer(const struct session *session, int worker, const struct view *view);
+/* Views of one shape and element size, whatever their strides. */
+void view_copy_strided(cudaStream_t stream, const struct view *from, const void *source,
+                       const struct view *to, void *target);
 void *buffer_pointer(const struct session *session, int worker, int buffer);
 
 /* ready.c */
