@@ -6,6 +6,7 @@
 /* One compute instruction on its way to its stream. */
 struct call {
     struct session *s;
+    int worker;
     const struct instruction *in;
     const struct view *views; /* reads, then writes */
     void *at[16];             /* their memory */
@@ -194,15 +195,16 @@ static void loss(struct call *c)
                    op->accumulate);
         break;
     case OP_mse_loss_grad:
-        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], c->at[write], n, scale);
+        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], write > 2 ? c->at[2] : NULL,
+                        c->at[write], n, scale);
         break;
     case OP_cross_entropy:
         kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], rows,
                              classes, weight, op->loss.sum, op->accumulate);
         break;
     default:
-        kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], c->at[write], rows, classes,
-                                  weight, op->loss.sum);
+        kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], write > 2 ? c->at[2] : NULL,
+                                  c->at[write], rows, classes, weight, op->loss.sum);
         break;
     }
 }
@@ -223,7 +225,21 @@ static void optimizer(struct call *c)
         options.epsilon = (float)op->adam.epsilon;
         options.weight_decay = (float)op->adam.weight_decay;
     }
-    kernel_optimizer(c->stream, c->ready->table, c->ready->rows, c->at[0], c->at[1], options);
+    kernel_optimizer(c->stream, c->ready->table, c->ready->rows, c->at[0], c->at[1],
+                     op->scaled ? c->at[2] : NULL, options);
+}
+
+static void grad_scaler(struct call *c)
+{
+    const struct op *op = &c->in->compute.op;
+    struct scaler_options options = {
+        .max_norm = (float)op->scaler.max_norm,
+        .growth = (float)op->scaler.growth,
+        .backoff = (float)op->scaler.backoff,
+        .interval = op->scaler.interval,
+        .skip = op->scaler.skip,
+    };
+    kernel_grad_scaler(c->stream, c->at[0], (int)shape(c, 0)->dim[0], c->at[1], c->at[2], options);
 }
 
 static void host_main(void *context)
@@ -279,6 +295,11 @@ static enum rh_status dispatch(struct call *c)
                       op->accumulate);
         break;
     case OP_cast: return cast(c);
+    case OP_grad_norm:
+        kernel_grad_norm(c->stream, c->ready->table, c->ready->rows,
+                         view_pointer(c->s, c->worker, &c->views[write]));
+        break;
+    case OP_grad_scaler: grad_scaler(c); break;
     default:
         return fail(RH_INVALID, "'%s': the cuda backend has no kernel for %s", c->in->name,
                     op_name(op->kind));
@@ -291,6 +312,7 @@ enum rh_status compute_launch(struct session *s, int worker, int list, const str
     const struct cuda_worker *w = &s->workers[worker];
     const struct role *role = &s->plan->roles[w->role];
     struct call c = {.s = s,
+                     .worker = worker,
                      .in = in,
                      .views = &role->views[in->compute.view_first],
                      .ready = ready_of(s, worker, list, in),

@@ -101,11 +101,12 @@ static enum rh_status ready_optimizer(struct session *s, int worker, const struc
     const struct view *views = &role->views[in->compute.view_first];
     bool adaptive = op->kind != OP_sgd;
     int stride = adaptive ? 4 : op->sgd.momentum != 0 ? 3 : 2;
-    for (int i = 2; i < in->compute.read_count; i += stride)
+    int first_read = op->scaled ? 3 : 2;
+    for (int i = first_read; i < in->compute.read_count; i += stride)
         r->rows += rows_for(shape_elements(&views[i].type.shape));
     struct optimizer_table *rows = memory_new_array((size_t)r->rows + 2, sizeof *rows);
     int at = 0;
-    for (int i = 2; i < in->compute.read_count; i += stride) {
+    for (int i = first_read; i < in->compute.read_count; i += stride) {
         int64_t elements = shape_elements(&views[i].type.shape);
         for (int k = 0; k < rows_for(elements); k++) {
             struct optimizer_table *row = &rows[at++];
@@ -120,6 +121,28 @@ static enum rh_status ready_optimizer(struct session *s, int worker, const struc
         }
     }
     enum rh_status status = to_device(r, rows, (size_t)(r->rows + 2) * sizeof *rows);
+    free(rows);
+    return status;
+}
+
+static enum rh_status ready_grad_norm(struct session *s, int worker, const struct role *role,
+                                      const struct instruction *in, struct ready *r)
+{
+    const struct view *views = &role->views[in->compute.view_first];
+    for (int i = 0; i < in->compute.read_count; i++)
+        r->rows += rows_for(shape_elements(&views[i].type.shape));
+    /* two floats a row and a counter: half as many rows again, and one */
+    size_t most = (size_t)r->rows + (size_t)r->rows / 2 + 2;
+    struct norm_table *rows = memory_new_array(most, sizeof *rows);
+    int at = 0;
+    for (int i = 0; i < in->compute.read_count; i++) {
+        int64_t elements = shape_elements(&views[i].type.shape);
+        const float *g = view_pointer(s, worker, &views[i]);
+        for (int k = 0; k < rows_for(elements); k++)
+            rows[at++] =
+                (struct norm_table){g + (int64_t)k * KERNEL_ROW_ELEMENTS, row_length(elements, k)};
+    }
+    enum rh_status status = to_device(r, rows, most * sizeof *rows);
     free(rows);
     return status;
 }
@@ -217,8 +240,12 @@ static bool takes_low(const struct op *op, int operand, int reads)
         return operand < 2 || operand == 6 || operand == reads || operand == reads + 3;
     case OP_batch_norm2d_input_grad: return operand < 2 || operand == reads;
     case OP_batch_norm2d_weight_grad: return operand < 2;
+    case OP_mse_loss_grad:
+    case OP_cross_entropy_grad: return operand != 2 || operand >= reads;
     case OP_pack:
     case OP_unpack:
+    case OP_grad_norm:
+    case OP_grad_scaler:
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return false;
@@ -295,6 +322,7 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_batch_norm2d_input_grad:
     case OP_batch_norm2d_weight_grad:
     case OP_batch_norm2d_grad: return ready_batch_norm(role, in, r);
+    case OP_grad_norm: return ready_grad_norm(s, worker, role, in, r);
     case OP_pack:
     case OP_unpack: return ready_pieces(s, worker, role, in, r);
     case OP_cast: return ready_casts(s, worker, role, in, r);

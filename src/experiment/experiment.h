@@ -5,6 +5,7 @@
 
 #include "backends/backend.h"
 #include "data/dataset.h"
+#include "experiment/learning_rate.h"
 #include "strategy/strategy.h"
 
 /* Reads the file ("-": standard input) and applies settings "key.path=value" in order. The value is
@@ -23,6 +24,7 @@ struct experiment {
     struct platform *platform; /* borrowed */
     struct model *model;
     struct training training;
+    struct rate_schedule schedule; /* of training.learning_rate */
     char *init_path;               /* safetensors of parameters; NULL */
     char *save_path, *resume_path; /* checkpoints; NULL */
     int save_every;                /* steps; 0: at the end alone */

@@ -37,7 +37,7 @@ static enum rh_status run_numbers(const struct run *run, struct session *session
     if (status == RH_OK)
         status = e->backend->run(session, order, &feed, result);
     if (status == RH_OK)
-        status = values_finish(&values);
+        status = values_finish(&values, result);
     values_close(&values);
     return status;
 }

@@ -51,6 +51,7 @@ enum buffer_use {
     USE_STATE,     /* index */
     USE_OPTIMIZER, /* index = parameter, slot 0 momentum or m, 1 v; index -1: the step count */
     USE_GRADIENT,  /* index = parameter */
+    USE_SCALER,    /* fp32[SCALER_ELEMENTS]; index 0: fixed, 1: its scale changes */
     USE_TENSOR     /* index = the caller's number (comm/) */
 };
 

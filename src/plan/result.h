@@ -40,6 +40,10 @@ struct result {
     int waited_for;                       /* global number of the device that the others wait for; -1 */
     double link_class_bytes[LINK_CLASS_COUNT]; /* of one steady step, on the wire */
     double *losses; /* step_count, mean over data-parallel workers; NULL without numbers */
+    bool scaled; /* gradients were scaled or clipped, and the next three are known */
+    double loss_scale; /* after the last step; 0: losses are not scaled */
+    int skipped_steps; /* for inf or NaN, since training began */
+    double gradient_norm; /* of the last step, before clipping */
     bool folded;
     const char *network_settings; /* what the simulator was told, for the report; or NULL */
     struct span *spans;

@@ -66,6 +66,15 @@ static cJSON *device_json(const struct report_case *c, int index)
     return object;
 }
 
+static void add_scaling(cJSON *root, const struct result *result)
+{
+    if (result->loss_scale > 0) {
+        cJSON_AddNumberToObject(root, "loss_scale", result->loss_scale);
+        cJSON_AddNumberToObject(root, "skipped_steps", result->skipped_steps);
+    }
+    cJSON_AddNumberToObject(root, "gradient_norm", result->gradient_norm);
+}
+
 static void add_result(cJSON *root, const struct report_case *c)
 {
     char spare[32];
@@ -91,6 +100,8 @@ static void add_result(cJSON *root, const struct report_case *c)
     add_numbers(root, "losses", result->losses, result->step_count);
     if (c->first_step > 0)
         cJSON_AddNumberToObject(root, "first_step", c->first_step);
+    if (result->scaled)
+        add_scaling(root, result);
     cJSON_AddBoolToObject(root, "folded", result->folded);
     add_text(root, "network_settings", result->network_settings);
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");

@@ -139,6 +139,18 @@ static void print_losses(const struct report_case *c, FILE *out)
     print_field(out, "losses", &line);
 }
 
+static void print_scaling(const struct result *result, FILE *out)
+{
+    struct text line = {0};
+    if (!result->scaled)
+        return;
+    text_add(&line, "norm %.6g in the last step", result->gradient_norm);
+    if (result->loss_scale > 0)
+        text_add(&line, "; loss scale %g, %d step%s skipped", result->loss_scale,
+                 result->skipped_steps, result->skipped_steps == 1 ? "" : "s");
+    print_field(out, "gradients", &line);
+}
+
 static void print_figures(const struct report_case *c, FILE *out)
 {
     char a[32], b[32], spare[32];
@@ -173,6 +185,7 @@ static void print_figures(const struct report_case *c, FILE *out)
         text_add(&line, " a step");
     print_field(out, "links", &line);
     print_losses(c, out);
+    print_scaling(result, out);
     if (figure_known(c->compute_scale) && c->compute_scale != 1)
         text_add(&line, "compute seconds × %.4g, so that one device takes its measured time",
                  c->compute_scale);
