@@ -10,7 +10,8 @@
 
 /* Reads the file ("-": standard input) and applies settings "key.path=value" in order. The value is
  * JSON, or else a string; null removes the key; setting one of data.batch and data.batch_per_device
- * removes the other; paths in the file (data.source, train.init, train.resume, train.save) are
+ * removes the other; paths in the file (data.source, train.init, train.resume, train.save,
+ * strategy.schedule_file) are
  * relative to its folder, those in settings to the current one; "model", "strategy" and
  * "train.optimizer" given as a string become objects when a key below them is set. The caller ends
  * it with cJSON_Delete. */

@@ -34,7 +34,7 @@ void pass_init(struct pass *pass, struct stage *stage, struct writer *writer,
 void pass_free(struct pass *pass)
 {
     free(pass->at);
-    pass->at = NULL;
+    *pass = (struct pass){0};
 }
 
 void pass_place(struct pass *pass, int value, int device, struct view view)
