@@ -88,6 +88,20 @@ bool ranks_owns(const struct session *s, int worker)
     return !s->ranks || s->ranks->self.rank == worker;
 }
 
+bool ranks_share_gpu(const struct session *s)
+{
+    int gpus = 0;
+    return s->ranks && (cudaGetDeviceCount(&gpus) != cudaSuccess || s->ranks->self.ranks > gpus);
+}
+
+int ranks_communicators(const struct session *s)
+{
+    int count = s->ranks != NULL; /* all ranks' own */
+    for (int i = 0; s->ranks && i < s->ranks->count; i++)
+        count += s->ranks->communicators[i] != NULL;
+    return count;
+}
+
 /* ---- the id, by a file: whole or not there ---- */
 static enum rh_status write_id(const char *path, const ncclUniqueId *id)
 {
