@@ -185,7 +185,10 @@ static void tell_memory(const struct session *s, struct result *result)
     if (ranks_share_gpu(s))
         return;
     result->memory = (struct memory_result){f->planned_bytes, f->runtime_bytes, f->peak_bytes,
-                                            f->capacity_bytes};
+                                            f->capacity_bytes, 0};
+    for (int i = 0; i < s->worker_count; i++)
+        if (ranks_owns(s, i))
+            result->memory.devices += s->plan->roles[s->workers[i].role].gpus;
 }
 
 static enum rh_status run(struct session *s, const struct run_order *order,

@@ -36,6 +36,7 @@ struct memory_result {
     double runtime_bytes;  /* taken before these: context, libraries, communicators, engines */
     double measured_bytes; /* taken at the peak; predicted is the sum of the two above */
     double capacity_bytes;
+    int devices; /* of the plan, on that GPU */
 };
 
 struct result {
