@@ -140,6 +140,7 @@ static enum rh_status load_all(struct session *s)
     RETURN_IF_FAILED(ranks_join(s));
     RETURN_IF_FAILED(memory_look(s));
     memory_expect_communicators(s, s->footprint.now_bytes - before);
+    RETURN_IF_FAILED(memory_check(s)); /* before time goes into a search */
     RETURN_IF_FAILED(ready_search(s));
     RETURN_IF_FAILED(areas_make(s));
     RETURN_IF_FAILED(ready_make(s));

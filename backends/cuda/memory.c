@@ -6,6 +6,10 @@
 #include "kernels/cuda/kernels.h"
 #include "plan/placement.h"
 
+/* Left free, though nobody may need all of it: kernels that load at their first launch, graphs,
+ * tables of pointers. */
+static const double first_launch_bytes = 100663296;
+
 enum rh_status cuda_failed(const char *what, cudaError_t error)
 {
     enum rh_status status = error == cudaErrorMemoryAllocation ? RH_OUT_OF_MEMORY : RH_FAILED;
@@ -44,23 +48,6 @@ void memory_expect_communicators(struct session *s, double joined_bytes)
     s->footprint.coming_bytes = whole > joined_bytes ? whole - joined_bytes : 0;
 }
 
-/* One worker's GPU is refused in the words of the plan's own check; what several share, in sum. */
-static enum rh_status check_room(const struct session *s)
-{
-    const struct footprint *f = &s->footprint;
-    char asked[32], available[32], runtime[32];
-    if (s->options.unchecked_memory || f->planned_bytes <= f->capacity_bytes - f->runtime_bytes)
-        return RH_OK;
-    if (s->worker_count == 1 && s->plan->roles[0].gpus == 1)
-        return plan_fits(s->plan, 0, 0, "this GPU", f->capacity_bytes, f->runtime_bytes);
-    return fail(
-        RH_OUT_OF_MEMORY,
-        "does not fit on 'this GPU': %s asked by all its devices, %s available (%s runtime)",
-        text_bytes(asked, f->planned_bytes),
-        text_bytes(available, f->capacity_bytes - f->runtime_bytes),
-        text_bytes(runtime, f->runtime_bytes));
-}
-
 static double planned_bytes(const struct session *s)
 {
     double bytes = 0;
@@ -72,14 +59,36 @@ static double planned_bytes(const struct session *s)
     return bytes;
 }
 
-enum rh_status areas_make(struct session *s)
+/* One worker's GPU is refused in the words of the plan's own check; what several share, in sum. */
+static enum rh_status refuse(const struct session *s, double taken_bytes)
+{
+    const struct footprint *f = &s->footprint;
+    char asked[32], available[32], runtime[32];
+    if (s->worker_count == 1 && s->plan->roles[0].gpus == 1)
+        return plan_fits(s->plan, 0, 0, "this GPU", f->capacity_bytes, taken_bytes);
+    return fail(
+        RH_OUT_OF_MEMORY,
+        "does not fit on 'this GPU': %s asked by all its devices, %s available (%s runtime)",
+        text_bytes(asked, f->planned_bytes), text_bytes(available, f->capacity_bytes - taken_bytes),
+        text_bytes(runtime, taken_bytes));
+}
+
+enum rh_status memory_check(struct session *s)
 {
     struct footprint *f = &s->footprint;
     RETURN_IF_FAILED(memory_look(s));
     f->runtime_bytes = f->now_bytes + f->coming_bytes;
-    f->peak_bytes = 0;
     f->planned_bytes = planned_bytes(s);
-    RETURN_IF_FAILED(check_room(s));
+    f->peak_bytes = 0;
+    double taken_bytes = f->runtime_bytes + first_launch_bytes;
+    if (s->options.unchecked_memory || f->planned_bytes <= f->capacity_bytes - taken_bytes)
+        return RH_OK;
+    return refuse(s, taken_bytes);
+}
+
+enum rh_status areas_make(struct session *s)
+{
+    RETURN_IF_FAILED(memory_check(s));
     for (int i = 0; i < s->worker_count; i++) {
         struct cuda_worker *w = &s->workers[i];
         const struct role *role = &s->plan->roles[w->role];

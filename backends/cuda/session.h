@@ -79,9 +79,10 @@ enum rh_status cuda_failed(const char *what, cudaError_t error);
             return fail(RH_FAILED, "%s: %s", #call, cublasLtGetStatusString(error_));              \
     } while (0)
 
-/* memory.c: areas_make looks at the memory first, and fails with RH_OUT_OF_MEMORY where the plan does
- * not fit beside what is there; options.unchecked_memory leaves that to cudaMalloc. */
+/* memory.c: memory_check fails with RH_OUT_OF_MEMORY where the plan does not fit beside what is there;
+ * options.unchecked_memory leaves that to cudaMalloc. areas_make checks too. */
 enum rh_status memory_look(struct session *session);
+enum rh_status memory_check(struct session *session);
 /* Communicators take what the device's file says, less what they took in `joined_bytes`. */
 void memory_expect_communicators(struct session *session, double joined_bytes);
 enum rh_status areas_make(struct session *session);
