@@ -1,8 +1,9 @@
-/* Memory that an op works in. What a library may choose is bounded by its operands too: copies of
- * them in another layout, or partial sums, not more than twice their bytes in all. */
+/* Memory that an op works in. What a library may choose is bounded by its operands too: it wants
+ * copies of them in another layout, or some partial sums of the result. */
 #include "op/norm_cut.h"
 #include "op/op.h"
 
+static const double operands_times = 8;
 /* Indices and counters that a convolution wants however small it is. */
 static const double convolution_least_bytes = 1048576;
 
@@ -50,12 +51,13 @@ size_t op_workspace_bytes(const struct op *op, const struct tensor_type *reads, 
     switch (op->kind) {
     case OP_linear:
     case OP_linear_input_grad:
-    case OP_linear_weight_grad: return whole_lines(at_most(limits->matmul_bytes, 2 * operands));
+    case OP_linear_weight_grad:
+        return whole_lines(at_most(limits->matmul_bytes, operands_times * operands));
     case OP_conv2d:
     case OP_conv2d_input_grad:
     case OP_conv2d_weight_grad:
-        return whole_lines(
-                   at_most(limits->convolution_bytes, convolution_least_bytes + 2 * operands)) +
+        return whole_lines(at_most(limits->convolution_bytes,
+                                   convolution_least_bytes + operands_times * operands)) +
                aside_bytes(op, reads, writes);
     case OP_batch_norm2d:
         if (!op->norm.training)

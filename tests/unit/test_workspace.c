@@ -25,11 +25,11 @@ static size_t size_of_linear(int64_t rows, int64_t in, int64_t out)
     return op_workspace_bytes(&op, reads, 2, &write, 1, &limits);
 }
 
-static void products_get_the_limit_or_twice_their_operands(void)
+static void products_get_the_limit_or_eight_times_their_operands(void)
 {
     CU_ASSERT_EQUAL(size_of_linear(4096, 4096, 4096), 4 << 20);
     /* 4 (20 + 50 + 40) = 440 bytes of operands */
-    CU_ASSERT_EQUAL(size_of_linear(4, 5, 10), 1024);
+    CU_ASSERT_EQUAL(size_of_linear(4, 5, 10), 3584);
 }
 
 static size_t size_of_conv2d(enum op_kind kind, bool accumulate, enum dtype in, enum dtype out)
@@ -60,7 +60,7 @@ static void small_convolutions_get_less(void)
                                   tensor(DTYPE_F32, 4, 1, 1, 3, 3)};
     struct tensor_type write = tensor(DTYPE_F32, 4, 1, 1, 6, 6);
     /* 4 (64 + 9 + 36) = 436 bytes of operands */
-    CU_ASSERT_EQUAL(op_workspace_bytes(&op, reads, 2, &write, 1, &limits), (1 << 20) + 1024);
+    CU_ASSERT_EQUAL(op_workspace_bytes(&op, reads, 2, &write, 1, &limits), (1 << 20) + 3584);
 }
 
 static size_t size_of_norm(enum op_kind kind, bool training, bool last, int64_t n, int64_t c,
@@ -152,7 +152,7 @@ static void each_instruction_gets_an_operand(void)
     CU_ASSERT_EQUAL(plan_add_workspace(plan, &limits), 2);
     CU_ASSERT_EQUAL(plan_add_workspace(plan, &limits), 0); /* they have it */
     CU_ASSERT_EQUAL(plan->roles[0].buffer_count, buffers + 2);
-    CU_ASSERT_EQUAL(workspace_bytes(&plan->roles[0], in), 2560);
+    CU_ASSERT_EQUAL(workspace_bytes(&plan->roles[0], in), 9728);
     CU_ASSERT_EQUAL(access_count(in), 4);
     CU_ASSERT_TRUE(access_at(&plan->roles[0], in, 3).write);
     CU_ASSERT_EQUAL_FATAL(plan_check(plan), RH_OK);
@@ -160,7 +160,7 @@ static void each_instruction_gets_an_operand(void)
     CU_ASSERT_EQUAL(workspace_of(plan, a)->purpose, PURPOSE_WORKSPACE);
     /* One after the other on a stream: they share. */
     CU_ASSERT_EQUAL(workspace_of(plan, a)->offset, workspace_of(plan, b)->offset);
-    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 2560);
+    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 9728);
     plan_free(plan);
 }
 
@@ -172,7 +172,7 @@ static void streams_side_by_side_do_not_share(void)
     plan_add_workspace(plan, &limits);
     CU_ASSERT_EQUAL_FATAL(plan_check(plan), RH_OK);
     CU_ASSERT_NOT_EQUAL(workspace_of(plan, a)->offset, workspace_of(plan, b)->offset);
-    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 2 * 2560);
+    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 2 * 9728);
     struct buffer *moved = &plan->roles[0].buffers[workspace_of(plan, b) - plan->roles[0].buffers];
     moved->offset = workspace_of(plan, a)->offset;
     CU_ASSERT_EQUAL(plan_check_races(plan, 0, 0), RH_INVALID);
@@ -190,7 +190,7 @@ static void an_ordered_stream_shares(void)
     product(plan, &w, 1, "b");
     plan_add_workspace(plan, &limits);
     CU_ASSERT_EQUAL_FATAL(plan_check(plan), RH_OK);
-    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 2560);
+    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 9728);
     plan_free(plan);
 }
 
@@ -208,10 +208,10 @@ static void live_tensors_keep_their_bytes(void)
     const struct buffer *k = &plan->roles[0].buffers[kept];
     const struct buffer *s = workspace_of(plan, a);
     CU_ASSERT_TRUE(k->offset >= s->offset + s->bytes || s->offset >= k->offset + k->bytes);
-    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 2560 + 1024);
+    CU_ASSERT_EQUAL(plan->roles[0].arena_bytes[0], 9728 + 1024);
     double peak[PURPOSE_COUNT];
     plan_peak(plan, 0, 0, peak);
-    CU_ASSERT_EQUAL(peak[PURPOSE_WORKSPACE], 2560 + 3 * 112); /* the largest takes the padding */
+    CU_ASSERT_EQUAL(peak[PURPOSE_WORKSPACE], 9728 + 3 * 112); /* the largest takes the padding */
     CU_ASSERT_EQUAL(peak[PURPOSE_ACTIVATIONS], 1024);
     plan_free(plan);
 }
@@ -252,8 +252,8 @@ static void without_limits_libraries_get_none(void)
 }
 
 static const struct unit_test tests[] = {
-    {"products get the limit or twice their operands",
-     products_get_the_limit_or_twice_their_operands, NULL},
+    {"products get the limit or eight times their operands",
+     products_get_the_limit_or_eight_times_their_operands, NULL},
     {"convolutions get room for what is added aside", convolutions_get_room_for_what_is_added_aside,
      NULL},
     {"small convolutions get less", small_convolutions_get_less, NULL},
