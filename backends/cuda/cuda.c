@@ -179,25 +179,12 @@ static void list_devices(const struct session *s, struct result *result)
     }
 }
 
-/* Several ranks on one GPU see each other's bytes: then nobody knows. */
-static void tell_memory(const struct session *s, struct result *result)
-{
-    const struct footprint *f = &s->footprint;
-    if (ranks_share_gpu(s))
-        return;
-    result->memory = (struct memory_result){f->planned_bytes, f->runtime_bytes, f->peak_bytes,
-                                            f->capacity_bytes, 0};
-    for (int i = 0; i < s->worker_count; i++)
-        if (ranks_owns(s, i))
-            result->memory.devices += s->plan->roles[s->workers[i].role].gpus;
-}
-
 static enum rh_status run(struct session *s, const struct run_order *order,
                           const struct backend_feed *feed, struct result *result)
 {
     list_devices(s, result);
     RETURN_IF_FAILED(steps_run(s, order, feed, result));
-    tell_memory(s, result);
+    memory_tell(s, result);
     return RH_OK;
 }
 

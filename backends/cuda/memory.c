@@ -2,6 +2,7 @@
 
 #include "backends/cuda/ranks.h"
 #include "base/memory.h"
+#include "base/rank.h"
 #include "base/text.h"
 #include "kernels/cuda/kernels.h"
 #include "plan/placement.h"
@@ -13,6 +14,7 @@ static const double first_launch_bytes = 100663296;
 enum rh_status cuda_failed(const char *what, cudaError_t error)
 {
     enum rh_status status = error == cudaErrorMemoryAllocation ? RH_OUT_OF_MEMORY : RH_FAILED;
+    cudaGetLastError(); /* told here: a later launch, maybe of another run, must not find it */
     return fail(status, "%.80s: %s", what, cudaGetErrorString(error));
 }
 
@@ -84,6 +86,29 @@ enum rh_status memory_check(struct session *s)
     if (s->options.unchecked_memory || f->planned_bytes <= f->capacity_bytes - taken_bytes)
         return RH_OK;
     return refuse(s, taken_bytes);
+}
+
+/* Several ranks on one GPU would count each other's bytes. */
+static bool shares_gpu(const struct session *s)
+{
+    struct rank rank;
+    int gpus = 0;
+    return s->ranks && (rank_read(&rank) != RH_OK || cudaGetDeviceCount(&gpus) != cudaSuccess ||
+                        rank.ranks > gpus);
+}
+
+void memory_tell(const struct session *s, struct result *result)
+{
+    const struct footprint *f = &s->footprint;
+    if (shares_gpu(s))
+        return;
+    result->memory = (struct memory_result){.planned_bytes = f->planned_bytes,
+                                            .runtime_bytes = f->runtime_bytes,
+                                            .measured_bytes = f->peak_bytes,
+                                            .capacity_bytes = f->capacity_bytes};
+    for (int i = 0; i < s->worker_count; i++)
+        if (ranks_owns(s, i))
+            result->memory.devices += s->plan->roles[s->workers[i].role].gpus;
 }
 
 enum rh_status areas_make(struct session *s)

@@ -88,12 +88,6 @@ bool ranks_owns(const struct session *s, int worker)
     return !s->ranks || s->ranks->self.rank == worker;
 }
 
-bool ranks_share_gpu(const struct session *s)
-{
-    int gpus = 0;
-    return s->ranks && (cudaGetDeviceCount(&gpus) != cudaSuccess || s->ranks->self.ranks > gpus);
-}
-
 int ranks_communicators(const struct session *s)
 {
     int count = s->ranks != NULL; /* all ranks' own */

@@ -15,8 +15,6 @@ int ranks_nccl_version(void); /* 22803: 2.28.3 */
 enum rh_status ranks_join(struct session *session);
 void ranks_leave(struct session *session);                  /* after its graphs are gone */
 bool ranks_owns(const struct session *session, int worker); /* always true of one process */
-/* Perhaps: there are more ranks than this machine has GPUs. */
-bool ranks_share_gpu(const struct session *session);
 int ranks_communicators(const struct session *session); /* that this rank is in; 0 of one process */
 
 /* This rank's part of a collective or message; nothing where it has none. */

@@ -83,6 +83,7 @@ enum rh_status cuda_failed(const char *what, cudaError_t error);
  * options.unchecked_memory leaves that to cudaMalloc. areas_make checks too. */
 enum rh_status memory_look(struct session *session);
 enum rh_status memory_check(struct session *session);
+void memory_tell(const struct session *session, struct result *result);
 /* Communicators take what the device's file says, less what they took in `joined_bytes`. */
 void memory_expect_communicators(struct session *session, double joined_bytes);
 enum rh_status areas_make(struct session *session);
