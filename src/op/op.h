@@ -116,4 +116,16 @@ double op_flops(const struct op *op, const struct tensor_type *reads, int read_c
 double op_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
                 const struct tensor_type *writes, int write_count);
 
+/* The most that a library may take for one op: from the device's file. */
+struct workspace_limits {
+    double convolution_bytes, matmul_bytes;
+};
+
+/* Memory that the op works in besides its operands, on a device that is no host: whole lines of 256
+ * bytes; 0 for most ops. Batch normalisation's partial sums are a fixed need, what products and
+ * convolutions get is a limit. Nothing in it outlives the op. */
+size_t op_workspace_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
+                          const struct tensor_type *writes, int write_count,
+                          const struct workspace_limits *limits);
+
 #endif

@@ -155,6 +155,7 @@ struct instruction {
         struct {
             struct op op;
             int view_first, read_count, write_count; /* role->views: reads, then writes */
+            int workspace; /* view, set by plan_add_workspace; -1: none. Written, never read */
         } compute;
         struct {
             int from, to;  /* views; same element count and type size. Queued on `stream`, a stream of
