@@ -27,7 +27,7 @@ static void write_rank(const struct pipeline *p, int role)
         device_of_layer[i] = p->table.rank_of_stage[p->stage_of_layer[i]] == role ? 0 : NOT_HERE;
     role_init(p->out->plan, role, role_name(p, role), 1);
     stage_init(&stage, p->out->plan, role, p->request, p->graph, device_of_layer,
-               p->request->batch / p->ranks, ddp ? 0 : -1);
+               ddp ? &p->ddp : NULL, p->request->batch / p->ranks, ddp ? 0 : -1);
     struct pipeline_list steady = {"steady", false, !many, many, true, false};
     pipeline_write_list(p, &stage, &steady);
     if (ddp) {
