@@ -45,8 +45,17 @@ static enum rh_status linear(struct call *c)
 {
     int write = c->in->compute.read_count;
     switch (c->in->compute.op.kind) {
-    case OP_linear: return product(c, c->at[1], c->at[0], c->at[write]);
-    case OP_linear_input_grad: return product(c, c->at[1], c->at[0], c->at[write]);
+    case OP_linear:
+        RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
+        if (c->in->compute.op.linear.relu)
+            kernel_relu(c->stream, type_of(c, 0), c->at[write], c->at[write], elements(c, write));
+        return RH_OK;
+    case OP_linear_input_grad:
+        RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
+        if (write > 2)
+            kernel_relu_grad(c->stream, type_of(c, 0), c->at[write], c->at[2], c->at[write],
+                             elements(c, write));
+        return RH_OK;
     default: break;
     }
     RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
@@ -195,6 +204,9 @@ static void loss(struct call *c)
         break;
     case OP_mse_loss_grad:
         kernel_mse_grad(c->stream, type, c->at[0], c->at[1], c->at[write], n, scale);
+        if (write > 2)
+            kernel_mse(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write + 1], n, scale,
+                       op->accumulate);
         break;
     case OP_cross_entropy:
         kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], rows,
@@ -203,6 +215,9 @@ static void loss(struct call *c)
     default:
         kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], c->at[write], rows, classes,
                                   weight, op->loss.sum);
+        if (write > 2)
+            kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write + 1],
+                                 rows, classes, weight, op->loss.sum, op->accumulate);
         break;
     }
 }

@@ -93,7 +93,7 @@ enum rh_status ready_product(struct session *s, int worker, const struct role *r
     struct matrices at = {.a = view_pointer(s, worker, &views[1]),
                           .b = view_pointer(s, worker, &views[0]),
                           .c = view_pointer(s, worker, &views[write]),
-                          .bias = write > 2 ? view_pointer(s, worker, &views[2]) : NULL,
+                          .bias = op->kind == OP_linear && write > 2 ? view_pointer(s, worker, &views[2]) : NULL,
                           .from = views[0].type.dtype,
                           .to = views[write].type.dtype};
     switch (op->kind) {

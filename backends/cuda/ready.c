@@ -212,6 +212,8 @@ static bool takes_low(const struct op *op, int operand, int reads)
     case OP_embedding_weight_grad:
     case OP_mse_loss:
     case OP_cross_entropy: return operand < reads && operand < 2;
+    case OP_mse_loss_grad:
+    case OP_cross_entropy_grad: return operand < 2 || operand == reads;
     case OP_batch_norm2d: return operand == 0 || operand == 6 || operand == reads;
     case OP_batch_norm2d_grad:
         return operand < 2 || operand == 6 || operand == reads || operand == reads + 3;

@@ -37,7 +37,7 @@ static double log_sum_exp(const float *row, int64_t classes)
     return most + log(sum);
 }
 
-enum rh_status cpu_cross_entropy(const struct cpu_call *call)
+static enum rh_status store(const struct cpu_call *call, int losses)
 {
     const float *x = cpu_read(call, 0);
     const int64_t *target = cpu_read_integers(call, 1);
@@ -48,7 +48,12 @@ enum rh_status cpu_cross_entropy(const struct cpu_call *call)
         if (target[i] != IGNORED)
             sum += log_sum_exp(x + i * classes, classes) - x[i * classes + target[i]];
     /* the mean of nothing is a NaN, as in torch */
-    return cpu_store_loss(call, call->op->loss.sum ? sum : sum / (double)counted);
+    return cpu_store_loss(call, losses, call->op->loss.sum ? sum : sum / (double)counted);
+}
+
+enum rh_status cpu_cross_entropy(const struct cpu_call *call)
+{
+    return store(call, 0);
 }
 
 enum rh_status cpu_cross_entropy_grad(const struct cpu_call *call)
@@ -68,5 +73,5 @@ enum rh_status cpu_cross_entropy_grad(const struct cpu_call *call)
         for (int64_t k = 0; k < classes; k++)
             gradient[k] = (float)((exp(row[k] - total) - (k == target[i])) * scale);
     }
-    return RH_OK;
+    return cpu_write(call, 1) ? store(call, 1) : RH_OK;
 }

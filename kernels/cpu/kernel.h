@@ -60,8 +60,8 @@ struct cpu_matrix {
 void cpu_multiply(int64_t rows, int64_t columns, int64_t inner, struct cpu_matrix a,
                   struct cpu_matrix b, float beta, float *c);
 
-/* Writes weight * loss into the slot of write 0 that `control` (read 2) names, or adds it there
- * where the op accumulates. */
-enum rh_status cpu_store_loss(const struct cpu_call *call, double loss);
+/* Writes weight * loss into the slot of write `losses` that `control` (read 2) names, or adds it
+ * there where the op accumulates. */
+enum rh_status cpu_store_loss(const struct cpu_call *call, int losses, double loss);
 
 #endif

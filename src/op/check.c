@@ -46,6 +46,8 @@ static enum rh_status check_product_grad(const struct call *call, bool of_input)
     struct operand b = of_input ? (struct operand){0} : write_of(call, 1);
     struct shape y;
     RETURN_IF_FAILED((linear ? shape_linear : shape_conv2d)(op, x, w, b, &y));
+    if (op->kind == OP_linear_input_grad && call->read_count > 2)
+        RETURN_IF_FAILED(rule_same_shape(op, read_of(call, 2), x));
     return rule_is_shape(op, gy, x.name, &y);
 }
 
@@ -112,10 +114,23 @@ static enum rh_status check_embedding_grad(const struct call *call)
     return rule_is_shape(call->op, read_of(call, 0), gw.name, &y);
 }
 
+/* control and losses: both or neither. */
 static enum rh_status check_loss_grad(const struct call *call)
 {
+    struct operand control = read_of(call, 2), losses = write_of(call, 1);
     RETURN_IF_FAILED(shape_loss(call->op, read_of(call, 0), read_of(call, 1)));
-    return rule_same_shape(call->op, write_of(call, 0), read_of(call, 0));
+    RETURN_IF_FAILED(rule_same_shape(call->op, write_of(call, 0), read_of(call, 0)));
+    if (!control.type != !losses.type)
+        return fail(RH_INVALID,
+                    "wrong operands of op '%s': 'control' and 'losses' go together, %d of 2 given",
+                    op_name(call->op->kind), 1);
+    if (!control.type)
+        return RH_OK;
+    int64_t controls = shape_elements(&control.type->shape);
+    if (controls != CONTROL_ELEMENTS)
+        return rule_fault(call->op, control, "elements", controls, op_name(call->op->kind),
+                          CONTROL_ELEMENTS);
+    return rule_rank(call->op, losses, 1);
 }
 
 static enum rh_status check_sgd_attributes(const struct op *op)

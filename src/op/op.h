@@ -51,6 +51,9 @@ struct op {
             bool relu; /* of the result; the gradient is masked by it */
         } norm;
         struct {
+            bool relu; /* of the result; linear_input_grad masks where it has `y` */
+        } linear;
+        struct {
             double weight; /* multiplies loss and gradient: 1 / (microbatches * accumulation) */
             bool sum;      /* reduction "sum" instead of "mean" */
         } loss;

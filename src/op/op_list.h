@@ -7,7 +7,7 @@
  * `control` is fp32[4]: learning rate, loss slot, reserved, reserved (op.h: CONTROL_*). */
 
 /* forward */
-OP(linear, MATMUL)                     /* x[n,i] w[o,i] [b[o]]           -> y[n,o] */
+OP(linear, MATMUL)                     /* x[n,i] w[o,i] [b[o]]           -> y[n,o] [relu] */
 OP(conv2d, CONVOLUTION)                /* x[n,c,h,w] w[o,c/g,kh,kw] [b[o]] -> y[n,o,p,q] */
 OP(batch_norm2d, NORMALIZATION)        /* x gamma[c] beta[c] mean[c] var[c] count(i64)
                                           [residual: added before relu]
@@ -23,7 +23,8 @@ OP(mse_loss, LOSS)                     /* x target control -> losses[slots] */
 OP(cross_entropy, LOSS)                /* x[n,c] target[n](i64) control -> losses[slots] */
 
 /* gradients: the input's and the weights' apart */
-OP(linear_input_grad, MATMUL)          /* gy w -> gx */
+OP(linear_input_grad, MATMUL)          /* gy w [y] -> gx: where y, relu's result with the shape of
+                                          gx, is positive; else 0 */
 OP(linear_weight_grad, MATMUL)         /* gy x -> gw [gb] */
 OP(conv2d_input_grad, CONVOLUTION)     /* gy w -> gx */
 OP(conv2d_weight_grad, CONVOLUTION)    /* gy x -> gw [gb] */
@@ -36,8 +37,8 @@ OP(relu_grad, ELEMENTWISE)             /* gy y -> gx */
 OP(max_pool2d_grad, POOLING)           /* gy x y -> gx: to the first maximum of each window */
 OP(avg_pool2d_grad, POOLING)           /* gy -> gx (shape from the write) */
 OP(embedding_weight_grad, EMBEDDING)   /* gy index -> gw */
-OP(mse_loss_grad, LOSS)                /* x target -> gx */
-OP(cross_entropy_grad, LOSS)           /* x target -> gx */
+OP(mse_loss_grad, LOSS)                /* x target [control] -> gx [losses]: and the loss as well */
+OP(cross_entropy_grad, LOSS)           /* as mse_loss_grad */
 
 /* optimizers: all parameters of a device in one op; `count` (i64 scalar) goes up by one each time */
 OP(sgd, OPTIMIZER)                     /* control count {p g [m]}… -> count {p [m]}… */
