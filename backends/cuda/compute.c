@@ -31,39 +31,12 @@ static enum kernel_type type_of(const struct call *c, int operand)
     return dtype == DTYPE_BF16 ? KERNEL_BF16 : dtype == DTYPE_F16 ? KERNEL_F16 : KERNEL_F32;
 }
 
-static enum rh_status product(struct call *c, const void *a, const void *b, void *out)
-{
-    float one = 1;
-    float beta = c->in->compute.op.accumulate ? 1 : 0;
-    LT_DO(cublasLtMatmul(c->s->lt, c->ready->product, &one, a, c->ready->a, b, c->ready->b, &beta,
-                         out, c->ready->c, out, c->ready->c, &c->ready->product_algorithm,
-                         c->workspace, c->s->workspace_bytes, c->stream));
-    return RH_OK;
-}
-
 static enum rh_status linear(struct call *c)
 {
-    int write = c->in->compute.read_count;
-    switch (c->in->compute.op.kind) {
-    case OP_linear:
-        RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
-        if (c->in->compute.op.linear.relu)
-            kernel_relu(c->stream, type_of(c, 0), c->at[write], c->at[write], elements(c, write));
-        return RH_OK;
-    case OP_linear_input_grad:
-        RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
-        if (write > 2)
-            kernel_relu_grad(c->stream, type_of(c, 0), c->at[write], c->at[2], c->at[write],
-                             elements(c, write));
-        return RH_OK;
-    default: break;
-    }
-    RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
-    if (c->in->compute.write_count > 1)
-        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1],
-                            shape(c, 0)->dim[0], shape(c, 0)->dim[1], 1,
-                            c->in->compute.op.accumulate);
-    return RH_OK;
+    const struct ready *r = c->ready;
+    enum rh_status status = product_run(c->s, &r->product->request, r->product->way.form,
+                                        &r->matmul, c->stream, &r->memory, c->workspace);
+    return status == RH_OK ? RH_OK : fail_within(status, "'%s'", c->in->name);
 }
 
 static enum rh_status conv2d(struct call *c)
@@ -78,9 +51,12 @@ static enum rh_status conv2d(struct call *c)
     if (op->kind == OP_conv2d_weight_grad && c->in->compute.write_count > 1) {
         const int64_t *gy = shape(c, 0)->dim;
         int64_t area = gy[2] * gy[3];
-        bool last = c->views[0].type.channels_last;
-        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1],
-                            last ? gy[0] * area : gy[0], gy[1], last ? 1 : area, op->accumulate);
+        if (c->views[0].type.channels_last)
+            kernel_column_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1], gy[0] * area,
+                               gy[1], op->accumulate, c->workspace);
+        else
+            kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1], gy[0], gy[1],
+                                area, op->accumulate);
     }
     return RH_OK;
 }

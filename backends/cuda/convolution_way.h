@@ -3,6 +3,7 @@
 #define REHEARSE_BACKENDS_CUDA_CONVOLUTION_WAY_H
 
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/matmul.h"
 
 /* Workspace that an engine may ask for. */
 #define CONVOLUTION_WORKSPACE_MOST_BYTES ((size_t)256 << 20)
@@ -33,10 +34,7 @@ struct convolution_way {
     char engine[48];
     /* of cuDNN: NULL for a product */
     cudnnBackendDescriptor_t config, plan;
-    /* of cuBLASLt: b times a, both column-major */
-    cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t b, a, out;
-    cublasLtMatmulAlgo_t algorithm;
+    struct matmul product;            /* of cuBLASLt */
     size_t engine_bytes, aside_bytes; /* of workspace, in whole lines */
     float seconds;                    /* 0: not timed */
 };

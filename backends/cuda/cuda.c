@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/product.h"
 #include "backends/cuda/ranks.h"
 #include "backends/cuda/timeline.h"
 #include "base/memory.h"
@@ -145,7 +146,7 @@ static enum rh_status load_all(struct session *s)
 {
     RETURN_IF_FAILED(ranks_join(s));
     RETURN_IF_FAILED(areas_make(s));
-    s->workspace_bytes = (size_t)4 << 20; /* for cuBLASLt; convolutions may ask for more */
+    s->workspace_bytes = (size_t)4 << 20; /* at least; products and convolutions may ask for more */
     RETURN_IF_FAILED(ready_make(s));
     RETURN_IF_FAILED(make_streams(s));
     RETURN_IF_FAILED(timeline_make(s));
@@ -226,6 +227,7 @@ static void close_session(struct session *s)
 {
     unload(s);
     convolutions_drop(s);
+    products_drop(s);
     if (s->dnn)
         cudnnDestroy(s->dnn);
     if (s->lt)

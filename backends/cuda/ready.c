@@ -6,7 +6,6 @@
 #include "backends/cuda/convolution.h"
 #include "backends/cuda/ranks.h"
 #include "base/memory.h"
-#include "op/convert.h"
 
 struct ready *ready_of(const struct session *s, int worker, int list, const struct instruction *in)
 {
@@ -21,14 +20,14 @@ static const struct tensor_type *operand(const struct role *role, const struct i
     return &role->views[in->compute.view_first + index].type;
 }
 
-static enum dtype stored(enum dtype dtype)
-{
-    return dtype == DTYPE_TF32 ? DTYPE_F32 : dtype;
-}
-
 static size_t whole_lines(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
+}
+
+static enum dtype stored(enum dtype dtype)
+{
+    return dtype == DTYPE_TF32 ? DTYPE_F32 : dtype;
 }
 
 static void need_workspace(struct session *s, size_t bytes)
@@ -72,7 +71,45 @@ static enum rh_status ready_conv2d(struct session *s, int worker, const struct r
     request.channels_last = operand(role, in, 0)->channels_last;
     RETURN_IF_FAILED(convolution_find(s, &request, in->name, &r->convolution));
     need_workspace(s, convolution_workspace(r->convolution));
+    if (weights && in->compute.write_count > 1 && request.channels_last)
+        need_workspace(s, kernel_column_sums_scratch(y[0] * y[2] * y[3], y[1]));
     return RH_OK;
+}
+
+static enum rh_status ready_product(struct session *s, int worker, const struct role *role,
+                                    const struct instruction *in, struct ready *r)
+{
+    const struct op *op = &in->compute.op;
+    const struct view *views = &role->views[in->compute.view_first];
+    int write = in->compute.read_count;
+    bool forward = op->kind == OP_linear;
+    bool third = write > 2; /* the bias, or y */
+    struct product_memory at = {.first = view_pointer(s, worker, &views[0]),
+                                .second = view_pointer(s, worker, &views[1]),
+                                .out = view_pointer(s, worker, &views[write])};
+    if (third)
+        *(forward ? (const void **)&at.vector : &at.mask) = view_pointer(s, worker, &views[2]);
+    if (in->compute.write_count > 1)
+        at.vector = view_pointer(s, worker, &views[write + 1]);
+    const int64_t *weights = views[op->kind == OP_linear_weight_grad ? write : 1].type.shape.dim;
+    struct product_request request = {.kind = op->kind,
+                                      .type = stored(views[0].type.dtype),
+                                      .out = stored(views[write].type.dtype),
+                                      .compute = op->compute == DTYPE_TF32 ? DTYPE_TF32 : DTYPE_F32,
+                                      .rows = views[0].type.shape.dim[0],
+                                      .inputs = weights[1],
+                                      .outputs = weights[0],
+                                      .accumulate = op->accumulate,
+                                      .vector = at.vector != NULL,
+                                      .relu = forward ? op->linear.relu : at.mask != NULL,
+                                      .first_alignment = matmul_alignment(at.first),
+                                      .second_alignment = matmul_alignment(at.second),
+                                      .out_alignment = matmul_alignment(at.out),
+                                      .vector_alignment = matmul_alignment(at.vector)};
+    RETURN_IF_FAILED(product_find(s, &request, in->name, &r->product));
+    r->memory = at;
+    need_workspace(s, product_workspace(&request, &r->product->way));
+    return product_bind(r->product, &at, &r->matmul);
 }
 
 static enum rh_status to_device(struct ready *r, const void *rows, size_t bytes)
@@ -203,81 +240,10 @@ static void ready_host(struct session *s, int worker, const struct role *role,
     }
 }
 
-/* Whether the library or kernel of this op takes fp16 and bf16 there. */
-static bool takes_low(const struct op *op, int operand, int reads)
-{
-    switch (op->kind) {
-    case OP_linear_weight_grad:
-    case OP_conv2d_weight_grad:
-    case OP_embedding_weight_grad:
-    case OP_mse_loss:
-    case OP_cross_entropy: return operand < reads && operand < 2;
-    case OP_mse_loss_grad:
-    case OP_cross_entropy_grad: return operand < 2 || operand == reads;
-    case OP_batch_norm2d: return operand == 0 || operand == 6 || operand == reads;
-    case OP_batch_norm2d_grad:
-        return operand < 2 || operand == 6 || operand == reads || operand == reads + 3;
-    case OP_batch_norm2d_input_grad: return operand < 2 || operand == reads;
-    case OP_batch_norm2d_weight_grad: return operand < 2;
-    case OP_pack:
-    case OP_unpack:
-    case OP_sgd:
-    case OP_adam:
-    case OP_adamw: return false;
-    default: return true;
-    }
-}
-
-/* On a GPU the operands that may be fp16 or bf16 are all of one type. */
-static enum rh_status check_type(const struct role *role, const struct instruction *in, int index,
-                                 enum dtype *common)
-{
-    const struct op *op = &in->compute.op;
-    enum dtype dtype = stored(operand(role, in, index)->dtype);
-    bool takes = takes_low(op, index, in->compute.read_count);
-    if (dtype == DTYPE_I64 || dtype == DTYPE_I32 || op->kind == OP_cast)
-        return RH_OK;
-    if (takes && *common == DTYPE_COUNT)
-        *common = dtype;
-    if (takes ? dtype != *common : dtype_is_low(dtype))
-        return fail(RH_INVALID, "'%s': operand %d of %s is %s; the cuda backend wants %s there",
-                    in->name, index, op_name(op->kind), dtype_name(dtype),
-                    dtype_name(takes ? *common : DTYPE_F32));
-    return RH_OK;
-}
-
-/* All pictures of an instruction lie alike, and there are no gaps. A cast may change the format. */
-static enum rh_status check_layout(const struct role *role, const struct instruction *in, int index)
-{
-    const struct view *view = &role->views[in->compute.view_first + index];
-    const struct view *first = &role->views[in->compute.view_first];
-    if (!view_is_dense(view))
-        return fail(RH_INVALID, "'%s': operand %d of %s is strided", in->name, index,
-                    op_name(in->compute.op.kind));
-    if (view->type.shape.rank == 4 && first->type.shape.rank == 4 &&
-        view->type.channels_last != first->type.channels_last && in->compute.op.kind != OP_cast)
-        return fail(RH_INVALID, "'%s': operand %d of %s is %s, operand 0 is not", in->name, index,
-                    op_name(in->compute.op.kind),
-                    view->type.channels_last ? "channels last" : "row-major");
-    return RH_OK;
-}
-
-static enum rh_status check_operands(const struct role *role, const struct instruction *in)
-{
-    bool on_host = role->streams[in->stream].device == role->gpus;
-    enum dtype common = DTYPE_COUNT;
-    for (int i = 0; i < in->compute.read_count + in->compute.write_count; i++) {
-        if (!on_host)
-            RETURN_IF_FAILED(check_type(role, in, i, &common));
-        RETURN_IF_FAILED(check_layout(role, in, i));
-    }
-    return RH_OK;
-}
-
 static enum rh_status make_one(struct session *s, int worker, const struct role *role,
                                const struct instruction *in, struct ready **out)
 {
-    RETURN_IF_FAILED(check_operands(role, in));
+    RETURN_IF_FAILED(operands_check(role, in));
     struct ready *r = *out = memory_new(sizeof *r);
     if (role->streams[in->stream].device == role->gpus) {
         ready_host(s, worker, role, in, r);
@@ -327,14 +293,7 @@ static void ready_free(struct ready *r)
 {
     if (!r)
         return;
-    if (r->product)
-        cublasLtMatmulDescDestroy(r->product);
-    if (r->a)
-        cublasLtMatrixLayoutDestroy(r->a);
-    if (r->b)
-        cublasLtMatrixLayoutDestroy(r->b);
-    if (r->c)
-        cublasLtMatrixLayoutDestroy(r->c);
+    matmul_drop(&r->matmul);
     cudaFree(r->table);
     free(r->tensors);
     free(r->host_status);

@@ -2,15 +2,15 @@
 #ifndef REHEARSE_BACKENDS_CUDA_READY_H
 #define REHEARSE_BACKENDS_CUDA_READY_H
 
-#include "backends/cuda/session.h"
+#include "backends/cuda/product.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/kernels.h"
 
 struct ready {
-    /* matrix products */
-    cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulAlgo_t product_algorithm;
+    /* linear layers */
+    const struct product *product; /* the session's */
+    struct matmul matmul;
+    struct product_memory memory;
     /* convolutions */
     const struct convolution *convolution; /* the session's */
     /* in device memory: tables of optimizers, casts, pack and unpack; scratch of batch norm */
@@ -27,8 +27,7 @@ struct ready {
 struct ready *ready_of(const struct session *session, int worker, int list,
                        const struct instruction *instruction);
 
-/* product.c: a linear layer or one of its gradients. */
-enum rh_status ready_product(struct session *s, int worker, const struct role *role,
-                             const struct instruction *in, struct ready *r);
+/* operands.c: fails where the GPU takes no operand of that type or format. */
+enum rh_status operands_check(const struct role *role, const struct instruction *in);
 
 #endif

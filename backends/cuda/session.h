@@ -14,6 +14,7 @@
  * tables of pointers. Freed by ready_free. */
 struct ready;
 struct convolution;
+struct product;
 
 struct cuda_worker {
     int role;
@@ -39,6 +40,7 @@ struct session {
     cublasLtHandle_t lt;
     cudnnHandle_t dnn;
     struct convolution *convolutions; /* convolution.h: found so far, kept over loads */
+    struct product *products;         /* product.h: the same */
     double search_seconds;            /* spent on finding them */
     size_t workspace_bytes;
     cudaGraphExec_t *graphs; /* per list, with launch graph; NULL until captured */

@@ -41,3 +41,73 @@ extern "C" void kernel_bias_relu(cudaStream_t s, enum kernel_type type, void *y,
     WITH_TYPE(type, launch(s, (T *)y, (const T *)bias, rows * channels * area, channels, area,
                            channels_last, relu));
 }
+
+/* Sums of columns: a block takes 32 of them, its warps every 32nd row of a slice of the rows, and
+ * several slices are added up by a second launch, always in the same order. */
+enum { COLUMNS = 32, LANES = 32, SLICE_ROWS = 2048, MOST_BLOCKS = 512 };
+
+template <typename T>
+__global__ static void column_sums(const T *x, float *sum, int64_t rows, int64_t columns,
+                                   int64_t slice_rows, int accumulate)
+{
+    __shared__ float partial[LANES][COLUMNS + 1];
+    int64_t column = blockIdx.x * (int64_t)COLUMNS + threadIdx.x;
+    int64_t first = blockIdx.y * slice_rows;
+    int64_t end = first + slice_rows < rows ? first + slice_rows : rows;
+    float mine = 0;
+    if (column < columns) {
+#pragma unroll 8
+        for (int64_t r = first + threadIdx.y; r < end; r += LANES)
+            mine += wide(x[r * columns + column]);
+    }
+    partial[threadIdx.y][threadIdx.x] = mine;
+    __syncthreads();
+    mine = partial[threadIdx.x][threadIdx.y];
+    for (int offset = 16; offset > 0; offset /= 2)
+        mine += __shfl_down_sync(0xffffffffu, mine, offset);
+    column = blockIdx.x * (int64_t)COLUMNS + threadIdx.y;
+    if (threadIdx.x > 0 || column >= columns)
+        return;
+    float *to = &sum[blockIdx.y * columns + column];
+    *to = accumulate ? *to + mine : mine;
+}
+
+__global__ static void add_slices(const float *partial, int slices, int64_t columns, float *sum,
+                                  int accumulate)
+{
+    FOR_EACH(c, columns) {
+        float total = accumulate ? sum[c] : 0;
+        for (int i = 0; i < slices; i++)
+            total += partial[i * columns + c];
+        sum[c] = total;
+    }
+}
+
+static int slices_of(int64_t rows, int64_t columns)
+{
+    int64_t most = MOST_BLOCKS / ((columns + COLUMNS - 1) / COLUMNS);
+    int64_t slices = (rows + SLICE_ROWS - 1) / SLICE_ROWS;
+    return (int)(most < 2 || slices < 2 ? 1 : slices < most ? slices : most);
+}
+
+extern "C" size_t kernel_column_sums_scratch(int64_t rows, int64_t columns)
+{
+    int slices = columns > 0 ? slices_of(rows, columns) : 1;
+    return slices > 1 ? (size_t)slices * (size_t)columns * sizeof(float) : 0;
+}
+
+extern "C" void kernel_column_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum,
+                                   int64_t rows, int64_t columns, int accumulate, void *scratch)
+{
+    if (columns < 1)
+        return;
+    int slices = slices_of(rows, columns);
+    int64_t slice_rows = (rows + slices - 1) / slices;
+    dim3 blocks((unsigned)((columns + COLUMNS - 1) / COLUMNS), (unsigned)slices);
+    float *to = slices > 1 ? (float *)scratch : sum;
+    WITH_TYPE(type, column_sums<<<blocks, dim3(COLUMNS, LANES), 0, s>>>(
+                        (const T *)x, to, rows, columns, slice_rows, slices == 1 && accumulate));
+    if (slices > 1)
+        add_slices<<<blocks_for(columns), threads_per_block, 0, s>>>(to, slices, columns, sum,
+                                                                     accumulate);
+}

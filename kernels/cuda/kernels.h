@@ -35,7 +35,8 @@ void kernel_cast_all(cudaStream_t s, enum kernel_type from, enum kernel_type to,
 /* y = x, or y += x, in fp32. */
 void kernel_widen(cudaStream_t s, enum kernel_type type, const void *x, float *y, int64_t n,
                   int accumulate);
-/* sum[c] over rows and `area` of x[rows, channels, area]; added to `sum` if accumulate. */
+/* sum[c] over rows and `area` of x[rows, channels, area]; added to `sum` if accumulate. For an area of
+ * 1, kernel_column_sums is faster. */
 void kernel_channel_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum,
                          int64_t rows, int64_t channels, int64_t area, int accumulate);
 /* Strided views of rank 5 at most to each other, element by element (2, 4 or 8 bytes each). */
@@ -50,6 +51,27 @@ void kernel_strided_copy(cudaStream_t s, const void *from, void *to, struct stri
  * relu if asked. */
 void kernel_bias_relu(cudaStream_t s, enum kernel_type type, void *y, const void *bias,
                       int64_t rows, int64_t channels, int64_t area, int channels_last, int relu);
+
+/* sum[c] over the rows of x[rows, columns]; added to `sum` if accumulate. `scratch` has as many bytes
+ * as kernel_column_sums_scratch says, and may be NULL if none. */
+size_t kernel_column_sums_scratch(int64_t rows, int64_t columns);
+void kernel_column_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum, int64_t rows,
+                        int64_t columns, int accumulate, void *scratch);
+
+/* product.cu: a small product in one launch, with all that goes with it in a linear layer:
+ *   out[rows, columns] = a b (+ bias[columns]) (+ out if accumulate), then relu, or 0 where `mask`
+ *   (NULL: none) is not positive; row_sums[rows] (NULL: none) = sums of a's rows (+ themselves).
+ * Strides in elements say how a (rows x inner) and b (inner x columns) lie. */
+struct product_shape {
+    int64_t rows, columns, inner;
+    int64_t a_row, a_inner, b_inner, b_column;
+    const void *bias, *mask;
+    float *row_sums;
+    int relu, accumulate;
+};
+/* `out` is fp32 if wide_out, else of `type` as a, b, bias and mask are. */
+void kernel_product(cudaStream_t s, enum kernel_type type, const void *a, const void *b, int wide_out,
+                    void *out, struct product_shape shape);
 
 /* pool.cu, norm.cu: a tensor of pictures. channels_last: (n, h, w, c) in memory, else (n, c, h, w). */
 struct picture {

@@ -14,7 +14,7 @@ program = $(program_sources:%=$O/%.o) $O/xml.o
 library = $(filter-out %/main.c.o, $(program))
 module = $(module_sources:%=$O/%.o)
 kernels = $(patsubst %, $O/%.o, $(wildcard kernels/cuda/*.cu))
-convolutions = $(filter $O/backends/cuda/convolution%, $(module))
+convolutions = $(filter $O/backends/cuda/convolution% %/matmul.c.o %/search.c.o, $(module))
 parity = $(patsubst %, $O/%.o, $(wildcard tests/parity/*.c))
 cases = $(patsubst %, $O/%.o, $(wildcard tests/cuda/*.c))
 
