@@ -172,6 +172,9 @@ static void loss(struct call *c)
     float scale = op->loss.sum ? weight : weight / (float)n;
     int rows = (int)shape(c, 0)->dim[0];
     int classes = (int)(rows ? n / rows : 0);
+    struct loss_store to = {.scratch = c->ready->table};
+    if (write > 2 && c->in->compute.write_count > 1)
+        to = (struct loss_store){c->at[2], c->at[write + 1], op->accumulate, c->ready->table};
     enum kernel_type type = type_of(c, 0);
     switch (op->kind) {
     case OP_mse_loss:
@@ -179,10 +182,7 @@ static void loss(struct call *c)
                    op->accumulate);
         break;
     case OP_mse_loss_grad:
-        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], c->at[write], n, scale);
-        if (write > 2)
-            kernel_mse(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write + 1], n, scale,
-                       op->accumulate);
+        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], c->at[write], n, scale, to);
         break;
     case OP_cross_entropy:
         kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], rows,
@@ -190,10 +190,7 @@ static void loss(struct call *c)
         break;
     default:
         kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], c->at[write], rows, classes,
-                                  weight, op->loss.sum);
-        if (write > 2)
-            kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write + 1],
-                                 rows, classes, weight, op->loss.sum, op->accumulate);
+                                  weight, op->loss.sum, to);
         break;
     }
 }

@@ -225,6 +225,16 @@ static enum rh_status ready_batch_norm(const struct role *role, const struct ins
     return RH_OK;
 }
 
+/* A gradient that gives the loss, too, adds up what its blocks found. */
+static enum rh_status ready_loss(const struct instruction *in, struct ready *r)
+{
+    if (in->compute.write_count < 2)
+        return RH_OK;
+    CUDA_DO(cudaMalloc(&r->table, sizeof(struct loss_scratch)));
+    CUDA_DO(cudaMemset(r->table, 0, sizeof(struct loss_scratch)));
+    return RH_OK;
+}
+
 static void ready_host(struct session *s, int worker, const struct role *role,
                        const struct instruction *in, struct ready *r)
 {
@@ -263,6 +273,8 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_batch_norm2d_input_grad:
     case OP_batch_norm2d_weight_grad:
     case OP_batch_norm2d_grad: return ready_batch_norm(role, in, r);
+    case OP_mse_loss_grad:
+    case OP_cross_entropy_grad: return ready_loss(in, r);
     case OP_pack:
     case OP_unpack: return ready_pieces(s, worker, role, in, r);
     case OP_cast: return ready_casts(s, worker, role, in, r);

@@ -13,7 +13,8 @@ struct ready {
     struct product_memory memory;
     /* convolutions */
     const struct convolution *convolution; /* the session's */
-    /* in device memory: tables of optimizers, casts, pack and unpack; scratch of batch norm */
+    /* in device memory: tables of optimizers, casts, pack and unpack; scratch of batch norm
+     * and of losses */
     void *table;
     int rows;
     int64_t longest;

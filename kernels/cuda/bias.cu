@@ -15,7 +15,7 @@ __global__ static void bias_relu(T *y, const T *bias, int64_t n, int64_t channel
         int64_t c = channels_last ? first % channels : first / area % channels;
         for (int k = 0; k < width; k++) {
             float value = wide(piece.at[k]) + (bias ? wide(bias[channels_last ? c + k : c]) : 0.0f);
-            store(&piece.at[k], relu && !(value > 0) ? 0.0f : value);
+            store(&piece.at[k], relu && value <= 0 ? 0.0f : value);
         }
         ((pieces<T, width> *)y)[i] = piece;
     }

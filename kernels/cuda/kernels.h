@@ -124,14 +124,27 @@ void kernel_batch_norm_grad(cudaStream_t s, enum kernel_type type, const void *g
 /* loss.cu: `losses` is indexed by the slot in control */
 void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
                 const float *control, float *losses, int64_t n, float scale, int accumulate);
-void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t, void *gx,
-                     int64_t n, float scale);
 void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, const void *x, const int64_t *t,
                           const float *control, float *losses, int rows, int classes, float weight,
                           int sum, int accumulate);
+/* Where a gradient puts the loss as well: losses NULL, nowhere. The scratch is device memory of its own,
+ * zeroed once when made; `ended` is zero again after a call. */
+enum { KERNEL_LOSS_BLOCKS = 1024 };
+struct loss_scratch {
+    unsigned ended;
+    float partial[KERNEL_LOSS_BLOCKS];
+};
+struct loss_store {
+    const float *control;
+    float *losses;
+    int accumulate;
+    struct loss_scratch *scratch;
+};
+void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t, void *gx,
+                     int64_t n, float scale, struct loss_store store);
 void kernel_cross_entropy_grad(cudaStream_t s, enum kernel_type type, const void *x,
                                const int64_t *t, void *gx, int rows, int classes, float weight,
-                               int sum);
+                               int sum, struct loss_store store);
 
 /* embedding.cu */
 void kernel_embedding(cudaStream_t s, enum kernel_type type, const int64_t *index, const void *w,

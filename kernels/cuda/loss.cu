@@ -21,11 +21,44 @@ __global__ static void mse(const T *x, const T *t, const float *control, float *
         store_loss(losses, control, sum * scale, accumulate);
 }
 
-template <typename T>
-__global__ static void mse_grad(const T *x, const T *t, T *gx, int64_t n, float scale)
+/* The sum over all blocks, in the block that ends last, whose other threads get it too; `ended` counts,
+ * and is 0 again afterwards. Always in the same order. */
+static __device__ bool total_sum(float mine, loss_scratch *scratch, float *total)
 {
-    FOR_EACH(i, n)
-        store(&gx[i], 2 * (wide(x[i]) - wide(t[i])) * scale);
+    __shared__ bool last;
+    mine = block_sum(mine);
+    if (gridDim.x == 1) {
+        *total = mine;
+        return true;
+    }
+    if (threadIdx.x == 0) {
+        scratch->partial[blockIdx.x] = mine;
+        __threadfence();
+        last = atomicAdd(&scratch->ended, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last)
+        return false;
+    float sum = 0;
+    for (int i = threadIdx.x; i < (int)gridDim.x; i += blockDim.x)
+        sum += __ldcg(&scratch->partial[i]);
+    *total = block_sum(sum);
+    if (threadIdx.x == 0)
+        scratch->ended = 0;
+    return true;
+}
+
+template <typename T>
+__global__ static void mse_grad(const T *x, const T *t, T *gx, int64_t n, float scale, loss_store to)
+{
+    float sum = 0, total;
+    FOR_EACH(i, n) {
+        float difference = wide(x[i]) - wide(t[i]);
+        store(&gx[i], 2 * difference * scale);
+        sum += difference * difference;
+    }
+    if (to.losses && total_sum(sum, to.scratch, &total) && threadIdx.x == 0)
+        store_loss(to.losses, to.control, total * scale, to.accumulate);
 }
 
 static __device__ float counted(const int64_t *t, int rows)
@@ -59,29 +92,48 @@ __global__ static void cross_entropy(const T *x, const int64_t *t, const float *
         store_loss(losses, control, weight * (sum_all ? sum : sum / count), accumulate);
 }
 
-/* One block a row. */
-template <typename T>
-__global__ static void cross_entropy_grad(const T *x, const int64_t *t, T *gx, int rows,
-                                          int classes, float weight, int sum_all)
+static __device__ float warp_max(float value)
 {
-    __shared__ float most;
-    float scale = weight / (sum_all ? 1.0f : counted(t, rows));
-    int r = blockIdx.x;
-    const T *row = x + (int64_t)r * classes;
-    if (threadIdx.x == 0) {
-        most = wide(row[0]);
-        for (int k = 1; k < classes; k++)
+    for (int offset = 16; offset > 0; offset /= 2)
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+    return value;
+}
+
+static __device__ float warp_sum(float value)
+{
+    for (int offset = 16; offset > 0; offset /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, offset);
+    return value;
+}
+
+/* One warp a row. */
+template <typename T>
+__global__ static void cross_entropy_grad(const T *x, const int64_t *t, T *gx, int rows, int classes,
+                                          float weight, int sum_all, loss_store to)
+{
+    int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    float count = sum_all ? 1.0f : counted(t, rows);
+    float scale = weight / count, sum = 0, loss;
+    for (int r = blockIdx.x * warps + threadIdx.x / 32; r < rows; r += gridDim.x * warps) {
+        const T *row = x + (int64_t)r * classes;
+        T *gradient = gx + (int64_t)r * classes;
+        bool ignored = t[r] == IGNORED;
+        float most = -INFINITY, total = 0;
+        for (int k = lane; k < classes; k += 32)
             most = fmaxf(most, wide(row[k]));
+        most = warp_max(most);
+        for (int k = lane; k < classes; k += 32)
+            total += expf(wide(row[k]) - most);
+        total = warp_sum(total);
+        if (lane == 0 && !ignored)
+            sum += logf(total) + most - wide(row[t[r]]);
+        for (int k = lane; k < classes; k += 32) {
+            float p = expf(wide(row[k]) - most) / total - (k == t[r] ? 1.0f : 0.0f);
+            store(&gradient[k], ignored ? 0 : p * scale);
+        }
     }
-    __syncthreads();
-    float total = 0;
-    for (int k = threadIdx.x; k < classes; k += blockDim.x)
-        total += expf(wide(row[k]) - most);
-    total = block_sum(total);
-    for (int k = threadIdx.x; k < classes; k += blockDim.x) {
-        float p = expf(wide(row[k]) - most) / total - (k == t[r] ? 1.0f : 0.0f);
-        store(&gx[(int64_t)r * classes + k], t[r] == IGNORED ? 0 : p * scale);
-    }
+    if (to.losses && total_sum(sum, to.scratch, &loss) && threadIdx.x == 0)
+        store_loss(to.losses, to.control, loss * scale, to.accumulate);
 }
 
 extern "C" void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
@@ -91,11 +143,17 @@ extern "C" void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x,
                                            accumulate));
 }
 
-extern "C" void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
-                                void *gx, int64_t n, float scale)
+static int loss_blocks(int64_t blocks)
 {
-    WITH_TYPE(type, mse_grad<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)x, (const T *)t,
-                                                                         (T *)gx, n, scale));
+    return (int)(blocks < 1 ? 1 : blocks < KERNEL_LOSS_BLOCKS ? blocks : KERNEL_LOSS_BLOCKS);
+}
+
+extern "C" void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
+                                void *gx, int64_t n, float scale, struct loss_store to)
+{
+    int blocks = loss_blocks((n + threads_per_block - 1) / threads_per_block);
+    WITH_TYPE(type, mse_grad<<<blocks, threads_per_block, 0, s>>>((const T *)x, (const T *)t, (T *)gx,
+                                                                  n, scale, to));
 }
 
 extern "C" void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, const void *x,
@@ -108,8 +166,10 @@ extern "C" void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, cons
 
 extern "C" void kernel_cross_entropy_grad(cudaStream_t s, enum kernel_type type, const void *x,
                                           const int64_t *t, void *gx, int rows, int classes,
-                                          float weight, int sum)
+                                          float weight, int sum, struct loss_store to)
 {
-    WITH_TYPE(type, cross_entropy_grad<<<rows, 128, 0, s>>>((const T *)x, t, (T *)gx, rows, classes,
-                                                            weight, sum));
+    int warps = threads_per_block / 32;
+    int blocks = loss_blocks((rows + warps - 1) / warps);
+    WITH_TYPE(type, cross_entropy_grad<<<blocks, threads_per_block, 0, s>>>(
+                        (const T *)x, t, (T *)gx, rows, classes, weight, sum, to));
 }

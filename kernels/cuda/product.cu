@@ -34,7 +34,7 @@ __global__ static void product(const T *a, const T *b, Out *out, product_shape p
         sum += wide(((const T *)p.bias)[column]);
     if (p.accumulate)
         sum += wide(out[at]);
-    if ((p.relu && !(sum > 0)) || (p.mask && !(wide(((const T *)p.mask)[at]) > 0)))
+    if ((p.relu && sum <= 0) || (p.mask && wide(((const T *)p.mask)[at]) <= 0))
         sum = 0;
     store(&out[at], sum);
 }

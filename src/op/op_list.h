@@ -24,7 +24,7 @@ OP(cross_entropy, LOSS)                /* x[n,c] target[n](i64) control -> losse
 
 /* gradients: the input's and the weights' apart */
 OP(linear_input_grad, MATMUL)          /* gy w [y] -> gx: where y, relu's result with the shape of
-                                          gx, is positive; else 0 */
+                                          gx, is not 0; else 0 */
 OP(linear_weight_grad, MATMUL)         /* gy x -> gw [gb] */
 OP(conv2d_input_grad, CONVOLUTION)     /* gy w -> gx */
 OP(conv2d_weight_grad, CONVOLUTION)    /* gy x -> gw [gb] */
