@@ -65,7 +65,8 @@ static void fill(const struct subject *s, int operand, uint64_t seed, void *data
                                                    : value);
     }
     if (op_class(s->op.kind) == OP_CLASS_LOSS && operand == 2 && s->reads == 3)
-        ((float *)data)[CONTROL_LOSS_SLOT] = (float)(shape_elements(&s->types[s->reads].shape) - 1);
+        ((float *)data)[CONTROL_LOSS_SLOT] =
+            (float)(shape_elements(&s->types[s->reads + s->writes - 1].shape) - 1);
     if (s->op.kind == OP_max_pool2d_grad && operand == 2)
         fill_pooled(s, seed, data);
 }
