@@ -130,14 +130,26 @@ extern "C" void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x
     WITH_TYPE(from, cast_from(s, (const T *)x, to, y, n));
 }
 
+template <typename From, typename To, int V> static __device__ void cast_row(const cast_table &t)
+{
+#pragma unroll 4
+    for (int i = threadIdx.x; i < (int)t.n / V; i += threads_per_block) {
+        vector<From, V> x = load<From, V>((const From *)t.x, i);
+        vector<To, V> y;
+        for (int k = 0; k < V; k++)
+            store(&y.at[k], wide(x.at[k]));
+        store<To, V>((To *)t.y, i, y);
+    }
+}
+
 template <typename From, typename To> __global__ static void cast_rows(const cast_table *table)
 {
     cast_table t = table[blockIdx.x];
-    const From *x = (const From *)t.x;
-    To *y = (To *)t.y;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < (int)t.n; i += threads_per_block)
-        store(&y[i], wide(x[i]));
+    if (t.n % 4 == 0 && (uintptr_t)t.x % sizeof(vector<From, 4>) == 0 &&
+        (uintptr_t)t.y % sizeof(vector<To, 4>) == 0)
+        cast_row<From, To, 4>(t);
+    else
+        cast_row<From, To, 1>(t);
 }
 
 template <typename From>
