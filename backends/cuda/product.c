@@ -268,6 +268,11 @@ static enum rh_status search(struct session *s, const char *name, struct product
     struct product_way *best = room && make_workspace(&f) ? time_ways(&f) : NULL;
     if (!best && f.count)
         best = &f.ways[0];
+    for (int i = 0; i < f.count; i++) {
+        float *fastest = &p->fastest[f.ways[i].form];
+        if (*fastest == 0 || (f.ways[i].seconds > 0 && f.ways[i].seconds < *fastest))
+            *fastest = f.ways[i].seconds;
+    }
     if (best) {
         p->way = *best;
         best->matmul = (struct matmul){.product = NULL};

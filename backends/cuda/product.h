@@ -38,6 +38,7 @@ struct product_way {
 struct product {
     struct product_request request;
     struct product_way way;
+    float fastest[3]; /* seconds of each form; 0: none that ran and was timed */
     struct product *next;
 };
 
