@@ -98,21 +98,24 @@ static void input_gradient_and_mask(void)
 }
 
 /* Into the second of three slots, with another weight than 1; one sample of cross entropy is not
- * counted. */
+ * counted. A scale is the gradient's alone. */
 static void loss_and_gradient(void)
 {
     float control_values[CONTROL_ELEMENTS] = {[CONTROL_LOSS_SLOT] = 1};
     int64_t labels[N] = {0, 5, -100, 3, 1, 1, 4};
+    float scales[SCALER_ELEMENTS] = {[SCALER_SCALE] = 3};
     struct cpu_tensor control = VECTOR(control_values), target = INTEGERS(labels);
     for (int t = 0; t < TYPES; t++)
-        for (int kind = 0; kind < 8; kind++) {
-            bool mse = kind & 1;
+        for (int kind = 0; kind < 16; kind++) {
+            bool mse = kind & 1, scaled = kind & 8;
             float slots[2][3] = {{1, 2, 3}, {1, 2, 3}};
             struct cpu_tensor x = spread(types[t], SHAPE(N, OUT), 1);
             struct cpu_tensor other = spread(types[t], SHAPE(N, OUT), 2);
             struct cpu_tensor losses[] = {VECTOR(slots[0]), VECTOR(slots[1])};
             struct cpu_tensor gx[] = {tensor_new(x.type), tensor_new(x.type)};
-            const struct cpu_tensor reads[] = {x, mse ? other : target, control};
+            const struct cpu_tensor scaler = VECTOR(scales);
+            const struct cpu_tensor reads[] = {x, mse ? other : target, control, scaler};
+            const struct cpu_tensor alone[] = {x, mse ? other : target, scaler};
             const struct cpu_tensor writes[] = {gx[1], losses[1]};
             struct op loss = op_of(mse ? OP_mse_loss : OP_cross_entropy);
             loss.loss.weight = 0.25;
@@ -121,13 +124,17 @@ static void loss_and_gradient(void)
             gradient.kind = mse ? OP_mse_loss_grad : OP_cross_entropy_grad;
             loss.accumulate = kind & 4;
             run(loss, reads, 3, &losses[0], 1);
-            run(gradient, reads, 2, &gx[0], 1);
+            gradient.scaled = scaled;
+            run(gradient, alone, scaled ? 3 : 2, &gx[0], 1);
             gradient.accumulate = loss.accumulate;
-            run(gradient, reads, 3, writes, 2);
+            run(gradient, reads, scaled ? 4 : 3, writes, 2);
             CU_ASSERT_TRUE(same(&gx[0], &gx[1]));
             CU_ASSERT_TRUE(same(&losses[0], &losses[1]));
             CU_ASSERT_EQUAL(slots[1][2], 3);
             CU_ASSERT_NOT_EQUAL(slots[1][1], 2);
+            gradient.scaled = false;
+            run(gradient, reads, 3, writes, 2);
+            CU_ASSERT_EQUAL(same(&gx[0], &gx[1]), !scaled);
             free(x.data);
             free(other.data);
             free_all(gx, 2);
@@ -258,8 +265,43 @@ static int backward_fused(enum between what)
     return removed;
 }
 
+/* A loss and its scaled gradient, with a writer of the scaler between them or not. */
+static int loss_fused(bool changed)
+{
+    struct plan *plan = plans_new(1, 1);
+    struct writer w = plans_writer(plan, 0);
+    struct view x = square(plan, false), target = square(plan, false), gx = square(plan, true);
+    struct tensor_type vectors[] = {F32(CONTROL_ELEMENTS), F32(SCALER_ELEMENTS), F32(3)};
+    struct view v[3];
+    for (int i = 0; i < 3; i++)
+        v[i] = view_of(&plan->roles[0],
+                       role_add_buffer(plan, 0,
+                                       (struct buffer){.name = "v",
+                                                       .type = vectors[i],
+                                                       .purpose = PURPOSE_INPUTS,
+                                                       .lifetime = LIFETIME_PERSISTENT,
+                                                       .list = -1}));
+    struct op loss = op_of(OP_mse_loss), gradient = op_of(OP_mse_loss_grad);
+    struct op zero = op_of(OP_zero);
+    const struct view reads[] = {x, target, v[0]}, scaled[] = {x, target, v[1]};
+    gradient.scaled = true;
+    write_compute(&w, 0, "loss", &loss, reads, 3, &v[2], 1);
+    if (changed)
+        write_compute(&w, 0, "zero", &zero, NULL, 0, &v[1], 1);
+    write_compute(&w, 0, "gradient", &gradient, scaled, 3, &gx, 1);
+    int removed = plan_fuse(plan);
+    CU_ASSERT_EQUAL(plan_check(plan), RH_OK);
+    const struct instruction *first = &plan->roles[0].lists[0].instructions[0];
+    CU_ASSERT_EQUAL(first->compute.read_count, removed ? 4 : 3);
+    CU_ASSERT_EQUAL(first->compute.op.scaled, removed == 1);
+    plan_free(plan);
+    return removed;
+}
+
 static void what_stays_apart(void)
 {
+    CU_ASSERT_EQUAL(loss_fused(false), 1);
+    CU_ASSERT_EQUAL(loss_fused(true), 0);
     CU_ASSERT_EQUAL(forward_fused(NOTHING), 1);
     CU_ASSERT_EQUAL(forward_fused(RECORD), 0);
     CU_ASSERT_EQUAL(forward_fused(READER), 0);
