@@ -33,30 +33,12 @@ static enum kernel_type type_of(const struct call *c, int operand)
     return dtype == DTYPE_BF16 ? KERNEL_BF16 : dtype == DTYPE_F16 ? KERNEL_F16 : KERNEL_F32;
 }
 
-static enum rh_status product(struct call *c, const void *a, const void *b, void *out)
-{
-    float one = 1;
-    float beta = c->in->compute.op.accumulate ? 1 : 0;
-    LT_DO(cublasLtMatmul(c->s->lt, c->ready->product, &one, a, c->ready->a, b, c->ready->b, &beta,
-                         out, c->ready->c, out, c->ready->c, &c->ready->product_algorithm,
-                         c->workspace, c->ready->workspace_bytes, c->stream));
-    return RH_OK;
-}
-
 static enum rh_status linear(struct call *c)
 {
-    int write = c->in->compute.read_count;
-    switch (c->in->compute.op.kind) {
-    case OP_linear: return product(c, c->at[1], c->at[0], c->at[write]);
-    case OP_linear_input_grad: return product(c, c->at[1], c->at[0], c->at[write]);
-    default: break;
-    }
-    RETURN_IF_FAILED(product(c, c->at[1], c->at[0], c->at[write]));
-    if (c->in->compute.write_count > 1)
-        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1],
-                            shape(c, 0)->dim[0], shape(c, 0)->dim[1], 1,
-                            c->in->compute.op.accumulate);
-    return RH_OK;
+    const struct ready *r = c->ready;
+    enum rh_status status = product_run(c->s, &r->product->request, r->product->way.form,
+                                        &r->matmul, c->stream, &r->memory, c->workspace);
+    return status == RH_OK ? RH_OK : fail_within(status, "'%s'", c->in->name);
 }
 
 static enum rh_status conv2d(struct call *c)
@@ -71,9 +53,12 @@ static enum rh_status conv2d(struct call *c)
     if (op->kind == OP_conv2d_weight_grad && c->in->compute.write_count > 1) {
         const int64_t *gy = shape(c, 0)->dim;
         int64_t area = gy[2] * gy[3];
-        bool last = c->views[0].type.channels_last;
-        kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1],
-                            last ? gy[0] * area : gy[0], gy[1], last ? 1 : area, op->accumulate);
+        if (c->views[0].type.channels_last)
+            kernel_column_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1], gy[0] * area,
+                               gy[1], op->accumulate, c->workspace);
+        else
+            kernel_channel_sums(c->stream, type_of(c, 0), c->at[0], c->at[write + 1], gy[0], gy[1],
+                                area, op->accumulate);
     }
     return RH_OK;
 }
@@ -193,6 +178,13 @@ static void loss(struct call *c)
     float scale = op->loss.sum ? weight : weight / (float)n;
     int rows = (int)shape(c, 0)->dim[0];
     int classes = (int)(rows ? n / rows : 0);
+    const float *scaler = op->scaled ? c->at[write - 1] : NULL;
+    struct loss_store to = {.sums = c->workspace, .counter = c->counters};
+    if (c->in->compute.write_count > 1) {
+        to.control = c->at[2];
+        to.losses = c->at[write + 1];
+        to.accumulate = op->accumulate;
+    }
     enum kernel_type type = type_of(c, 0);
     switch (op->kind) {
     case OP_mse_loss:
@@ -200,16 +192,15 @@ static void loss(struct call *c)
                    op->accumulate);
         break;
     case OP_mse_loss_grad:
-        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], write > 2 ? c->at[2] : NULL,
-                        c->at[write], n, scale);
+        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], scaler, c->at[write], n, scale, to);
         break;
     case OP_cross_entropy:
         kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], rows,
                              classes, weight, op->loss.sum, op->accumulate);
         break;
     default:
-        kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], write > 2 ? c->at[2] : NULL,
-                                  c->at[write], rows, classes, weight, op->loss.sum);
+        kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], scaler, c->at[write], rows,
+                                  classes, weight, op->loss.sum, to);
         break;
     }
 }

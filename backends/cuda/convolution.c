@@ -1,19 +1,14 @@
 /* The session's convolutions: found by a timed search, kept by request. */
 #include "backends/cuda/convolution_way.h"
+#include "backends/cuda/search.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/memory.h"
-#include "base/random.h"
-#include "op/convert.h"
 
-enum { MOST_FORMS = 3, MOST_ENGINES = 6, MOST_PRODUCTS = 4, LATE_ENGINES = 2, TIMED_RUNS = 3 };
-enum { MOST_WAYS = MOST_ENGINES + MOST_PRODUCTS, PATTERN = 1 << 18 };
-
-/* Of all searches of a session; afterwards only the first engines are tried. */
-static const double search_most_seconds = 15;
+enum { MOST_FORMS = 3, MOST_ENGINES = 6, MOST_PRODUCTS = 4, LATE_ENGINES = 2 };
+enum { MOST_WAYS = MOST_ENGINES + MOST_PRODUCTS };
 
 struct convolution {
     struct convolution_request request;
@@ -31,16 +26,9 @@ struct search {
     int count;
     char *scratch, *a, *b, *out, *workspace; /* device memory; scratch holds the others */
     size_t a_bytes, b_bytes, out_bytes, workspace_bytes;
-    void *pattern; /* PATTERN elements that `out` starts with, host memory */
-    cudaEvent_t begin, end;
+    void *pattern; /* that `out` starts with, host memory */
+    const struct convolution_way *timed;
 };
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* Without the padding of structures. */
 enum { KEY_LENGTH = 25 };
@@ -101,11 +89,6 @@ static int list_forms(const struct convolution_request *r, struct convolution_fo
     return count;
 }
 
-static bool out_of_time(const struct session *s)
-{
-    return s->search_seconds > search_most_seconds;
-}
-
 static void list_ways(struct search *f, struct convolution_graph graphs[])
 {
     struct session *s = f->session;
@@ -116,9 +99,10 @@ static void list_ways(struct search *f, struct convolution_graph graphs[])
     convolution_products(s, r, &product, f->ways, &f->count, MOST_PRODUCTS);
     int products = f->count;
     for (int i = 0; i < form_count; i++) {
-        if (out_of_time(s) && f->count > 0)
+        if (search_is_over(s) && f->count > 0)
             break;
-        int most = products + (out_of_time(s) ? LATE_ENGINES : MOST_ENGINES * (i + 1) / form_count);
+        int most =
+            products + (search_is_over(s) ? LATE_ENGINES : MOST_ENGINES * (i + 1) / form_count);
         if (convolution_graph_make(s, r, forms[i].writes, forms[i].adds ? 1 : 0, f->name,
                                    &graphs[i]) == RH_OK)
             convolution_engines(s, r, &graphs[i], &forms[i], f->ways, &f->count, most);
@@ -134,45 +118,19 @@ static size_t way_bytes(const struct convolution_way *w)
     return w->engine_bytes + w->aside_bytes;
 }
 
-/* Random elements in [-1, 1), the pattern repeated by ever longer copies. */
-static enum rh_status fill(const struct search *f, void *at, size_t bytes, const void *pattern,
-                           size_t pattern_bytes)
-{
-    cudaStream_t stream = f->session->origin;
-    size_t done = bytes < pattern_bytes ? bytes : pattern_bytes;
-    CUDA_DO(cudaMemcpyAsync(at, pattern, done, cudaMemcpyHostToDevice, stream));
-    while (done < bytes) {
-        size_t more = done < bytes - done ? done : bytes - done;
-        CUDA_DO(cudaMemcpyAsync((char *)at + done, at, more, cudaMemcpyDeviceToDevice, stream));
-        done += more;
-    }
-    CUDA_DO(cudaStreamSynchronize(stream));
-    return RH_OK;
-}
-
-static void *make_pattern(enum dtype dtype)
-{
-    float *values = memory_new_array(PATTERN, sizeof *values);
-    void *pattern = memory_new_array(PATTERN, dtype_bytes(dtype));
-    for (int i = 0; i < PATTERN; i++)
-        values[i] = (float)(2 * random_uniform(1, (uint64_t)i) - 1);
-    convert_from_f32(dtype, values, pattern, PATTERN);
-    free(values);
-    return pattern;
-}
-
 static enum rh_status fill_operands(struct search *f)
 {
     const struct convolution_request *r = f->request;
-    size_t bytes = PATTERN * dtype_bytes(r->type);
-    void *pattern = make_pattern(r->type);
-    enum rh_status status = fill(f, f->a, f->a_bytes, pattern, bytes);
+    size_t bytes = SEARCH_PATTERN * dtype_bytes(r->type);
+    void *pattern = search_pattern(r->type);
+    enum rh_status status = search_fill(f->session, f->a, f->a_bytes, pattern, bytes);
     if (status == RH_OK)
-        status = fill(f, f->b, f->b_bytes, pattern, bytes);
+        status = search_fill(f->session, f->b, f->b_bytes, pattern, bytes);
     free(pattern);
-    f->pattern = make_pattern(r->out);
+    f->pattern = search_pattern(r->out);
     RETURN_IF_FAILED(status);
-    return fill(f, f->out, f->out_bytes, f->pattern, PATTERN * dtype_bytes(r->out));
+    return search_fill(f->session, f->out, f->out_bytes, f->pattern,
+                       SEARCH_PATTERN * dtype_bytes(r->out));
 }
 
 /* False: the device has no room for operands and workspace. */
@@ -199,8 +157,7 @@ static bool make_scratch(struct search *f)
     f->b = f->a + a;
     f->out = f->b + b;
     f->workspace = f->out + out;
-    return cudaEventCreate(&f->begin) == cudaSuccess && cudaEventCreate(&f->end) == cudaSuccess &&
-           fill_operands(f) == RH_OK;
+    return fill_operands(f) == RH_OK;
 }
 
 static enum rh_status run_once(const struct search *f, const struct convolution_way *w)
@@ -211,30 +168,21 @@ static enum rh_status run_once(const struct search *f, const struct convolution_
     return RH_OK;
 }
 
-static enum rh_status time_way(const struct search *f, struct convolution_way *w)
+static enum rh_status launch_timed(void *context)
 {
-    cudaStream_t stream = f->session->origin;
-    float milliseconds = 0;
-    RETURN_IF_FAILED(run_once(f, w));
-    CUDA_DO(cudaEventRecord(f->begin, stream));
-    for (int i = 0; i < TIMED_RUNS; i++)
-        RETURN_IF_FAILED(run_once(f, w));
-    CUDA_DO(cudaEventRecord(f->end, stream));
-    CUDA_DO(cudaEventSynchronize(f->end));
-    CUDA_DO(cudaEventElapsedTime(&milliseconds, f->begin, f->end));
-    w->seconds = milliseconds * 1e-3F / TIMED_RUNS;
-    return RH_OK;
+    const struct search *f = context;
+    return run_once(f, f->timed);
 }
 
 /* Whether the way adds: a product with zeros leaves what stood there. */
 static bool honours_beta(const struct search *f, const struct convolution_way *w)
 {
     cudaStream_t stream = f->session->origin;
-    size_t pattern_bytes = PATTERN * dtype_bytes(f->request->out);
+    size_t pattern_bytes = SEARCH_PATTERN * dtype_bytes(f->request->out);
     size_t bytes = f->out_bytes < pattern_bytes ? f->out_bytes : pattern_bytes;
     void *found = memory_new(bytes + 1);
     bool same =
-        fill(f, f->out, f->out_bytes, f->pattern, pattern_bytes) == RH_OK &&
+        search_fill(f->session, f->out, f->out_bytes, f->pattern, pattern_bytes) == RH_OK &&
         cudaMemsetAsync(f->a, 0, f->a_bytes, stream) == cudaSuccess && run_once(f, w) == RH_OK &&
         cudaMemcpyAsync(found, f->out, bytes, cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
         cudaStreamSynchronize(stream) == cudaSuccess && !memcmp(found, f->pattern, bytes);
@@ -249,9 +197,8 @@ static struct convolution_way *time_ways(struct search *f)
     bool runs[MOST_WAYS];
     cudaGetLastError(); /* an engine that did not finalize may have left one */
     for (int i = 0; i < f->count; i++) {
-        runs[i] = time_way(f, &f->ways[i]) == RH_OK;
-        if (!runs[i])
-            cudaGetLastError();
+        f->timed = &f->ways[i];
+        runs[i] = search_time(f->session, launch_timed, f, false, &f->ways[i].seconds) == RH_OK;
     }
     for (int i = 0; i < f->count; i++) {
         struct convolution_way *w = &f->ways[i];
@@ -275,10 +222,6 @@ static void end_search(struct search *f)
 {
     for (int i = 0; i < f->count; i++)
         convolution_way_drop(&f->ways[i]);
-    if (f->begin)
-        cudaEventDestroy(f->begin);
-    if (f->end)
-        cudaEventDestroy(f->end);
     cudaFree(f->scratch);
     cudaGetLastError();
     free(f->pattern);
@@ -287,7 +230,7 @@ static void end_search(struct search *f)
 static enum rh_status search(struct session *s, const char *name, struct convolution *c)
 {
     struct search f = {.session = s, .request = &c->request, .name = name};
-    double begin = seconds_now();
+    double begin = search_clock();
     list_ways(&f, c->graphs);
     struct convolution_way *best = f.count && make_scratch(&f) ? time_ways(&f) : first_way(&f);
     if (best) {
@@ -295,7 +238,7 @@ static enum rh_status search(struct session *s, const char *name, struct convolu
         *best = (struct convolution_way){.plan = NULL};
     }
     end_search(&f);
-    s->search_seconds += seconds_now() - begin;
+    s->search_seconds += search_clock() - begin;
     return best ? RH_OK
                 : fail(RH_FAILED, "'%s': no engine of cuDNN %zu computes this %s", name,
                        cudnnGetVersion(), op_name(c->request.op.kind));

@@ -10,9 +10,9 @@ struct convolution_request {
     enum dtype type; /* elements of what is read */
     enum dtype out;  /* of the written tensor: `type`, or fp32 for a weight gradient */
     int64_t n, c, h, w, k, p, q;
-    bool channels_last;  /* x, w and y; else NCHW and KCRS */
-    bool bias, relu;     /* forward only */
-    int alignment_bytes; /* of all tensors' first elements; 0: 16 */
+    bool channels_last;     /* x, w and y; else NCHW and KCRS */
+    bool bias, relu;        /* forward only */
+    int alignment_bytes;    /* of all tensors' first elements; 0: 16 */
     size_t workspace_bytes; /* what convolution_run gets; no way that wants more is taken */
 };
 

@@ -44,17 +44,6 @@ bool convolution_room(const struct convolution_request *r, const struct convolut
     return r->workspace_bytes >= aside;
 }
 
-static enum rh_status run_product(struct session *s, const struct convolution_way *w,
-                                  cudaStream_t stream, const void *a, const void *b, void *out,
-                                  void *workspace)
-{
-    float one = 1;
-    float beta = w->form.adds ? 1 : 0;
-    LT_DO(cublasLtMatmul(s->lt, w->product, &one, b, w->b, a, w->a, &beta, out, w->out, out, w->out,
-                         &w->algorithm, workspace, w->engine_bytes, stream));
-    return RH_OK;
-}
-
 static enum rh_status fill_pack(const struct convolution_request *r, const void *a, const void *b,
                                 void *out, void *workspace, cudnnBackendDescriptor_t pack)
 {
@@ -97,7 +86,8 @@ enum rh_status convolution_way_run(struct session *s, const struct convolution_r
     int64_t n = convolution_elements(r, convolution_written(r));
     void *result = w->form.aside ? (char *)workspace + w->engine_bytes : out;
     RETURN_IF_FAILED(w->plan ? run_engine(s, r, w, stream, a, b, result, workspace)
-                             : run_product(s, w, stream, a, b, result, workspace));
+                             : matmul_run(s, &w->product, stream, b, a, w->form.adds ? 1 : 0,
+                                          result, workspace));
     if (!w->form.aside)
         return RH_OK;
     if (r->out == DTYPE_F32)
@@ -113,14 +103,7 @@ void convolution_way_drop(struct convolution_way *w)
         cudnnBackendDestroyDescriptor(w->plan);
     if (w->config)
         cudnnBackendDestroyDescriptor(w->config);
-    if (w->product)
-        cublasLtMatmulDescDestroy(w->product);
-    if (w->a)
-        cublasLtMatrixLayoutDestroy(w->a);
-    if (w->b)
-        cublasLtMatrixLayoutDestroy(w->b);
-    if (w->out)
-        cublasLtMatrixLayoutDestroy(w->out);
+    matmul_drop(&w->product);
     *w = (struct convolution_way){.plan = NULL};
 }
 

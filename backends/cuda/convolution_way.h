@@ -3,6 +3,7 @@
 #define REHEARSE_BACKENDS_CUDA_CONVOLUTION_WAY_H
 
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/matmul.h"
 
 /* Unique ids of the graph's tensors in a variant pack. */
 enum { CONVOLUTION_X = 1, CONVOLUTION_W, CONVOLUTION_Y };
@@ -30,15 +31,13 @@ struct convolution_way {
     char engine[48];
     /* of cuDNN: NULL for a product */
     cudnnBackendDescriptor_t config, plan;
-    /* of cuBLASLt: b times a, both column-major */
-    cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t b, a, out;
-    cublasLtMatmulAlgo_t algorithm;
+    struct matmul product;            /* of cuBLASLt */
     size_t engine_bytes, aside_bytes; /* of workspace, in whole lines */
     float seconds;                    /* 0: not timed */
 };
 
-/* Of the request's workspace, what a result aside leaves to the engine; false: not even that fits. */
+/* Of the request's workspace, what a result aside leaves to the engine; false: not even that fits.
+ */
 bool convolution_room(const struct convolution_request *request,
                       const struct convolution_form *form, size_t *engine_bytes);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/product.h"
 #include "backends/cuda/ranks.h"
 #include "backends/cuda/timeline.h"
 #include "base/memory.h"
@@ -221,6 +222,7 @@ static void close_session(struct session *s)
 {
     unload(s);
     convolutions_drop(s);
+    products_drop(s);
     if (s->dnn)
         cudnnDestroy(s->dnn);
     if (s->lt)

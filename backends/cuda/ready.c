@@ -1,12 +1,10 @@
 #include "backends/cuda/ready.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "backends/cuda/convolution.h"
 #include "backends/cuda/ranks.h"
 #include "base/memory.h"
-#include "op/convert.h"
 #include "plan/workspace.h"
 
 struct ready *ready_of(const struct session *s, int worker, int list, const struct instruction *in)
@@ -27,14 +25,20 @@ static enum dtype stored(enum dtype dtype)
     return dtype == DTYPE_TF32 ? DTYPE_F32 : dtype;
 }
 
-/* Areas begin at whole lines of 256 bytes, so offsets tell, also before there are areas. */
+/* Areas begin at whole lines of 256 bytes, so offsets tell how a view is aligned, also before there
+ * are areas. */
+static size_t place_of(const struct role *role, const struct view *view)
+{
+    return role->buffers[view->buffer].offset + (size_t)view->offset;
+}
+
 static int alignment_of(const struct role *role, const struct instruction *in)
 {
     const struct view *views = &role->views[in->compute.view_first];
     int pictures[] = {0, 1, in->compute.read_count};
     size_t all = 16;
     for (int i = 0; i < 3; i++)
-        all |= role->buffers[views[pictures[i]].buffer].offset + (size_t)views[pictures[i]].offset;
+        all |= place_of(role, &views[pictures[i]]);
     return (int)(all & -all);
 }
 
@@ -65,128 +69,62 @@ static enum rh_status find_conv2d(struct session *s, const struct role *role,
     return convolution_find(s, &request, in->name, convolution);
 }
 
-static enum rh_status to_device(struct ready *r, const void *rows, size_t bytes)
+/* The bias or its gradient; NULL: none. */
+static const struct view *vector_of(const struct role *role, const struct instruction *in)
 {
-    CUDA_DO(cudaMalloc(&r->table, bytes));
-    CUDA_DO(cudaMemcpy(r->table, rows, bytes, cudaMemcpyHostToDevice));
-    return RH_OK;
+    const struct view *views = &role->views[in->compute.view_first];
+    int write = in->compute.read_count;
+    if (in->compute.write_count > 1)
+        return &views[write + 1];
+    return in->compute.op.kind == OP_linear && write > 2 ? &views[2] : NULL;
 }
 
-/* Rows of at most KERNEL_ROW_ELEMENTS that `elements` take. */
-static int rows_for(int64_t elements)
+/* What relu gave, whose zeros mask the input's gradient; NULL: no mask. */
+static const struct view *mask_of(const struct role *role, const struct instruction *in)
 {
-    return (int)((elements + KERNEL_ROW_ELEMENTS - 1) / KERNEL_ROW_ELEMENTS);
+    bool masked = in->compute.op.kind == OP_linear_input_grad && in->compute.read_count > 2;
+    return masked ? &role->views[in->compute.view_first + 2] : NULL;
 }
 
-static int64_t row_length(int64_t elements, int row)
-{
-    int64_t left = elements - (int64_t)row * KERNEL_ROW_ELEMENTS;
-    return left < KERNEL_ROW_ELEMENTS ? left : KERNEL_ROW_ELEMENTS;
-}
-
-static enum rh_status ready_optimizer(struct session *s, int worker, const struct role *role,
-                                      const struct instruction *in, struct ready *r)
+static enum rh_status find_product(struct session *s, const struct role *role,
+                                   const struct instruction *in, const struct product **product)
 {
     const struct op *op = &in->compute.op;
     const struct view *views = &role->views[in->compute.view_first];
-    bool adaptive = op->kind != OP_sgd;
-    int stride = adaptive ? 4 : op->sgd.momentum != 0 ? 3 : 2;
-    int first_read = op->scaled ? 3 : 2;
-    for (int i = first_read; i < in->compute.read_count; i += stride)
-        r->rows += rows_for(shape_elements(&views[i].type.shape));
-    struct optimizer_table *rows = memory_new_array((size_t)r->rows + 2, sizeof *rows);
-    int at = 0;
-    for (int i = first_read; i < in->compute.read_count; i += stride) {
-        int64_t elements = shape_elements(&views[i].type.shape);
-        for (int k = 0; k < rows_for(elements); k++) {
-            struct optimizer_table *row = &rows[at++];
-            int64_t first = (int64_t)k * KERNEL_ROW_ELEMENTS;
-            row->p = (float *)view_pointer(s, worker, &views[i]) + first;
-            row->g = (float *)view_pointer(s, worker, &views[i + 1]) + first;
-            if (stride > 2)
-                row->m = (float *)view_pointer(s, worker, &views[i + 2]) + first;
-            if (stride > 3)
-                row->v = (float *)view_pointer(s, worker, &views[i + 3]) + first;
-            row->n = row_length(elements, k);
-        }
-    }
-    enum rh_status status = to_device(r, rows, (size_t)(r->rows + 2) * sizeof *rows);
-    free(rows);
-    return status;
+    const struct view *out = &views[in->compute.read_count], *vector = vector_of(role, in);
+    const struct view *weights = op->kind == OP_linear_weight_grad ? out : &views[1];
+    struct product_request request = {
+        .kind = op->kind,
+        .type = stored(views[0].type.dtype),
+        .out = stored(out->type.dtype),
+        .compute = op->compute == DTYPE_TF32 ? DTYPE_TF32 : DTYPE_F32,
+        .rows = views[0].type.shape.dim[0],
+        .inputs = weights->type.shape.dim[1],
+        .outputs = weights->type.shape.dim[0],
+        .accumulate = op->accumulate,
+        .vector = vector != NULL,
+        .relu = op->kind == OP_linear ? op->linear.relu : mask_of(role, in) != NULL,
+        .first_alignment = matmul_alignment(place_of(role, &views[0])),
+        .second_alignment = matmul_alignment(place_of(role, &views[1])),
+        .out_alignment = matmul_alignment(place_of(role, out)),
+        .vector_alignment = matmul_alignment(vector ? place_of(role, vector) : 0),
+        .workspace_bytes = workspace_bytes(role, in)};
+    return product_find(s, &request, in->name, product);
 }
 
-static enum rh_status ready_grad_norm(struct session *s, int worker, const struct role *role,
-                                      const struct instruction *in, struct ready *r)
+static enum rh_status ready_product(struct session *s, int worker, const struct role *role,
+                                    const struct instruction *in, struct ready *r)
 {
     const struct view *views = &role->views[in->compute.view_first];
-    for (int i = 0; i < in->compute.read_count; i++)
-        r->rows += rows_for(shape_elements(&views[i].type.shape));
-    /* two floats a row and a counter: half as many rows again, and one */
-    size_t most = (size_t)r->rows + (size_t)r->rows / 2 + 2;
-    struct norm_table *rows = memory_new_array(most, sizeof *rows);
-    int at = 0;
-    for (int i = 0; i < in->compute.read_count; i++) {
-        int64_t elements = shape_elements(&views[i].type.shape);
-        const float *g = view_pointer(s, worker, &views[i]);
-        for (int k = 0; k < rows_for(elements); k++)
-            rows[at++] =
-                (struct norm_table){g + (int64_t)k * KERNEL_ROW_ELEMENTS, row_length(elements, k)};
-    }
-    enum rh_status status = to_device(r, rows, most * sizeof *rows);
-    free(rows);
-    return status;
-}
-
-/* Of one tensor nothing is made ready. */
-static enum rh_status ready_casts(struct session *s, int worker, const struct role *role,
-                                  const struct instruction *in, struct ready *r)
-{
-    const struct view *views = &role->views[in->compute.view_first];
-    int count = in->compute.read_count;
-    if (count == 1)
-        return RH_OK;
-    for (int i = 0; i < count; i++) {
-        if (!view_same_order(&views[i], &views[count + i]))
-            return fail(RH_INVALID, "'%s': cast %d of %d changes the memory format", in->name, i,
-                        count);
-        r->rows += rows_for(shape_elements(&views[i].type.shape));
-    }
-    struct cast_table *rows = memory_new_array((size_t)r->rows + 1, sizeof *rows);
-    int at = 0;
-    for (int i = 0; i < count; i++) {
-        int64_t elements = shape_elements(&views[i].type.shape);
-        for (int k = 0; k < rows_for(elements); k++) {
-            size_t first = (size_t)k * KERNEL_ROW_ELEMENTS;
-            rows[at].x = (char *)view_pointer(s, worker, &views[i]) +
-                         first * dtype_bytes(views[i].type.dtype);
-            rows[at].y = (char *)view_pointer(s, worker, &views[count + i]) +
-                         first * dtype_bytes(views[count + i].type.dtype);
-            rows[at++].n = row_length(elements, k);
-        }
-    }
-    enum rh_status status = to_device(r, rows, (size_t)(r->rows + 1) * sizeof *rows);
-    free(rows);
-    return status;
-}
-
-static enum rh_status ready_pieces(struct session *s, int worker, const struct role *role,
-                                   const struct instruction *in, struct ready *r)
-{
-    bool pack = in->compute.op.kind == OP_pack;
-    r->rows = pack ? in->compute.read_count : in->compute.write_count;
-    const struct view *views = &role->views[in->compute.view_first];
-    const struct view *tensors = pack ? views : views + 1;
-    char *flat = view_pointer(s, worker, pack ? &views[r->rows] : views);
-    struct piece_table *rows = memory_new_array((size_t)r->rows + 1, sizeof *rows);
-    for (int i = 0; i < r->rows; i++) {
-        rows[i] = (struct piece_table){(float *)(void *)flat, view_pointer(s, worker, &tensors[i]),
-                                       shape_elements(&tensors[i].type.shape)};
-        flat += type_bytes(&tensors[i].type);
-        r->longest = rows[i].n > r->longest ? rows[i].n : r->longest;
-    }
-    enum rh_status status = to_device(r, rows, (size_t)(r->rows + 1) * sizeof *rows);
-    free(rows);
-    return status;
+    const struct view *vector = vector_of(role, in), *mask = mask_of(role, in);
+    r->memory =
+        (struct product_memory){.first = view_pointer(s, worker, &views[0]),
+                                .second = view_pointer(s, worker, &views[1]),
+                                .out = view_pointer(s, worker, &views[in->compute.read_count]),
+                                .vector = vector ? view_pointer(s, worker, vector) : NULL,
+                                .mask = mask ? view_pointer(s, worker, mask) : NULL};
+    RETURN_IF_FAILED(find_product(s, role, in, &r->product));
+    return product_bind(r->product, &r->memory, &r->matmul);
 }
 
 static void ready_host(struct session *s, int worker, const struct role *role,
@@ -204,83 +142,16 @@ static void ready_host(struct session *s, int worker, const struct role *role,
     }
 }
 
-/* Whether the library or kernel of this op takes fp16 and bf16 there. */
-static bool takes_low(const struct op *op, int operand, int reads)
+static enum rh_status check(const struct role *role, const struct instruction *in)
 {
-    switch (op->kind) {
-    case OP_linear_weight_grad:
-    case OP_conv2d_weight_grad:
-    case OP_embedding_weight_grad:
-    case OP_mse_loss:
-    case OP_cross_entropy: return operand < reads && operand < 2;
-    case OP_batch_norm2d: return operand == 0 || operand == 6 || operand == reads;
-    case OP_batch_norm2d_grad:
-        return operand < 2 || operand == 6 || operand == reads || operand == reads + 3;
-    case OP_batch_norm2d_input_grad: return operand < 2 || operand == reads;
-    case OP_batch_norm2d_weight_grad: return operand < 2;
-    case OP_mse_loss_grad:
-    case OP_cross_entropy_grad: return operand != 2 || operand >= reads;
-    case OP_pack:
-    case OP_unpack:
-    case OP_grad_norm:
-    case OP_grad_scaler:
-    case OP_sgd:
-    case OP_adam:
-    case OP_adamw: return false;
-    default: return true;
-    }
-}
-
-/* On a GPU the operands that may be fp16 or bf16 are all of one type. */
-static enum rh_status check_type(const struct role *role, const struct instruction *in, int index,
-                                 enum dtype *common)
-{
-    const struct op *op = &in->compute.op;
-    enum dtype dtype = stored(operand(role, in, index)->dtype);
-    bool takes = takes_low(op, index, in->compute.read_count);
-    if (dtype == DTYPE_I64 || dtype == DTYPE_I32 || op->kind == OP_cast)
-        return RH_OK;
-    if (takes && *common == DTYPE_COUNT)
-        *common = dtype;
-    if (takes ? dtype != *common : dtype_is_low(dtype))
-        return fail(RH_INVALID, "'%s': operand %d of %s is %s; the cuda backend wants %s there",
-                    in->name, index, op_name(op->kind), dtype_name(dtype),
-                    dtype_name(takes ? *common : DTYPE_F32));
-    return RH_OK;
-}
-
-/* All pictures of an instruction lie alike, and there are no gaps. A cast may change the format. */
-static enum rh_status check_layout(const struct role *role, const struct instruction *in, int index)
-{
-    const struct view *view = &role->views[in->compute.view_first + index];
-    const struct view *first = &role->views[in->compute.view_first];
-    if (!view_is_dense(view))
-        return fail(RH_INVALID, "'%s': operand %d of %s is strided", in->name, index,
-                    op_name(in->compute.op.kind));
-    if (view->type.shape.rank == 4 && first->type.shape.rank == 4 &&
-        view->type.channels_last != first->type.channels_last && in->compute.op.kind != OP_cast)
-        return fail(RH_INVALID, "'%s': operand %d of %s is %s, operand 0 is not", in->name, index,
-                    op_name(in->compute.op.kind),
-                    view->type.channels_last ? "channels last" : "row-major");
-    return RH_OK;
-}
-
-static enum rh_status check_operands(const struct role *role, const struct instruction *in)
-{
-    bool on_host = role->streams[in->stream].device == role->gpus;
-    enum dtype common = DTYPE_COUNT;
-    for (int i = 0; i < in->compute.read_count + in->compute.write_count; i++) {
-        if (!on_host)
-            RETURN_IF_FAILED(check_type(role, in, i, &common));
-        RETURN_IF_FAILED(check_layout(role, in, i));
-    }
-    return RH_OK;
+    RETURN_IF_FAILED(operands_check(role, in));
+    return sums_check(role, in);
 }
 
 static enum rh_status make_one(struct session *s, int worker, const struct role *role,
                                const struct instruction *in, struct ready **out)
 {
-    RETURN_IF_FAILED(check_operands(role, in));
+    RETURN_IF_FAILED(check(role, in));
     struct ready *r = *out = memory_new(sizeof *r);
     if (role->streams[in->stream].device == role->gpus) {
         ready_host(s, worker, role, in, r);
@@ -296,14 +167,26 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return ready_optimizer(s, worker, role, in, r);
-    case OP_batch_norm2d:
-    case OP_batch_norm2d_input_grad:
-    case OP_batch_norm2d_weight_grad:
-    case OP_batch_norm2d_grad: return ready_batch_norm(role, in);
     case OP_grad_norm: return ready_grad_norm(s, worker, role, in, r);
     case OP_pack:
     case OP_unpack: return ready_pieces(s, worker, role, in, r);
     case OP_cast: return ready_casts(s, worker, role, in, r);
+    default: return RH_OK;
+    }
+}
+
+/* A product or convolution of a GPU: found, and kept by the session. */
+static enum rh_status search_one(struct session *s, const struct role *role,
+                                 const struct instruction *in)
+{
+    const struct convolution *convolution;
+    const struct product *product;
+    if (in->kind != INSTRUCTION_COMPUTE || role->streams[in->stream].device == role->gpus)
+        return RH_OK;
+    RETURN_IF_FAILED(check(role, in));
+    switch (op_class(in->compute.op.kind)) {
+    case OP_CLASS_CONVOLUTION: return find_conv2d(s, role, in, &convolution);
+    case OP_CLASS_MATMUL: return find_product(s, role, in, &product);
     default: return RH_OK;
     }
 }
@@ -315,16 +198,8 @@ enum rh_status ready_search(struct session *s)
         if (!ranks_owns(s, i))
             continue;
         for (int l = 0; l < role->list_count; l++)
-            for (int k = 0; k < role->lists[l].count; k++) {
-                const struct instruction *in = &role->lists[l].instructions[k];
-                const struct convolution *found;
-                if (in->kind != INSTRUCTION_COMPUTE ||
-                    op_class(in->compute.op.kind) != OP_CLASS_CONVOLUTION ||
-                    role->streams[in->stream].device == role->gpus)
-                    continue;
-                RETURN_IF_FAILED(check_operands(role, in));
-                RETURN_IF_FAILED(find_conv2d(s, role, in, &found));
-            }
+            for (int k = 0; k < role->lists[l].count; k++)
+                RETURN_IF_FAILED(search_one(s, role, &role->lists[l].instructions[k]));
     }
     return RH_OK;
 }
@@ -353,14 +228,7 @@ static void ready_free(struct ready *r)
 {
     if (!r)
         return;
-    if (r->product)
-        cublasLtMatmulDescDestroy(r->product);
-    if (r->a)
-        cublasLtMatrixLayoutDestroy(r->a);
-    if (r->b)
-        cublasLtMatrixLayoutDestroy(r->b);
-    if (r->c)
-        cublasLtMatrixLayoutDestroy(r->c);
+    matmul_drop(&r->matmul);
     cudaFree(r->table);
     free(r->tensors);
     free(r->host_status);

@@ -14,12 +14,13 @@
  * tables of pointers. Freed by ready_free. */
 struct ready;
 struct convolution;
+struct product;
 
 struct cuda_worker {
     int role;
     char **persistent, **arena; /* per local device; the host's is pinned memory */
     cudaStream_t *streams;      /* per stream of the role */
-    unsigned *counters;         /* of batch norm, zero between its launches; per stream */
+    unsigned *counters;         /* of sums.c, zero between launches; per stream */
     cudaEvent_t *events;        /* per event of the role */
     struct ready ***ready;      /* per list and instruction; NULL: nothing needed */
 };
@@ -50,6 +51,7 @@ struct session {
     cublasLtHandle_t lt;
     cudnnHandle_t dnn;
     struct convolution *convolutions; /* convolution.h: found so far, kept over loads */
+    struct product *products;         /* product.h: the same */
     double search_seconds;            /* spent on finding them */
     int counters_per_stream;
     struct footprint footprint;
@@ -79,8 +81,8 @@ enum rh_status cuda_failed(const char *what, cudaError_t error);
             return fail(RH_FAILED, "%s: %s", #call, cublasLtGetStatusString(error_));              \
     } while (0)
 
-/* memory.c: memory_check fails with RH_OUT_OF_MEMORY where the plan does not fit beside what is there;
- * options.unchecked_memory leaves that to cudaMalloc. areas_make checks too. */
+/* memory.c: memory_check fails with RH_OUT_OF_MEMORY where the plan does not fit beside what is
+ * there; options.unchecked_memory leaves that to cudaMalloc. areas_make checks too. */
 enum rh_status memory_look(struct session *session);
 enum rh_status memory_check(struct session *session);
 void memory_tell(const struct session *session, struct result *result);
@@ -94,8 +96,8 @@ void view_copy_strided(cudaStream_t stream, const struct view *from, const void 
                        const struct view *to, void *target);
 void *buffer_pointer(const struct session *session, int worker, int buffer);
 
-/* ready.c: ready_search finds all convolutions, before the areas are there, since it wants memory of
- * its own. */
+/* ready.c: ready_search finds all convolutions and products, before the areas are there, since it
+ * wants memory of its own. */
 enum rh_status ready_search(struct session *session);
 enum rh_status ready_make(struct session *session);
 void ready_drop(struct session *session);

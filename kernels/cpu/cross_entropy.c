@@ -37,7 +37,7 @@ static double log_sum_exp(const float *row, int64_t classes)
     return most + log(sum);
 }
 
-enum rh_status cpu_cross_entropy(const struct cpu_call *call)
+static enum rh_status store(const struct cpu_call *call, int losses)
 {
     const float *x = cpu_read(call, 0);
     const int64_t *target = cpu_read_integers(call, 1);
@@ -48,7 +48,12 @@ enum rh_status cpu_cross_entropy(const struct cpu_call *call)
         if (target[i] != IGNORED)
             sum += log_sum_exp(x + i * classes, classes) - x[i * classes + target[i]];
     /* the mean of nothing is a NaN, as in torch */
-    return cpu_store_loss(call, call->op->loss.sum ? sum : sum / (double)counted);
+    return cpu_store_loss(call, losses, call->op->loss.sum ? sum : sum / (double)counted);
+}
+
+enum rh_status cpu_cross_entropy(const struct cpu_call *call)
+{
+    return store(call, 0);
 }
 
 enum rh_status cpu_cross_entropy_grad(const struct cpu_call *call)
@@ -57,8 +62,7 @@ enum rh_status cpu_cross_entropy_grad(const struct cpu_call *call)
     int64_t samples = cpu_read_dim(call, 0)[0], classes = cpu_read_dim(call, 0)[1], counted;
     RETURN_IF_FAILED(check_targets(call, &counted));
     double scale = call->op->loss.weight / (call->op->loss.sum ? 1 : (double)counted);
-    if (cpu_read(call, 2))
-        scale *= cpu_read(call, 2)[SCALER_SCALE];
+    scale *= cpu_loss_scale(call);
     for (int64_t i = 0; i < samples; i++) {
         const float *row = cpu_read(call, 0) + i * classes;
         float *gradient = cpu_write(call, 0) + i * classes;
@@ -70,5 +74,5 @@ enum rh_status cpu_cross_entropy_grad(const struct cpu_call *call)
         for (int64_t k = 0; k < classes; k++)
             gradient[k] = (float)((exp(row[k] - total) - (k == target[i])) * scale);
     }
-    return RH_OK;
+    return cpu_write(call, 1) ? store(call, 1) : RH_OK;
 }

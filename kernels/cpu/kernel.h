@@ -69,9 +69,11 @@ struct cpu_scaling {
 struct cpu_scaling cpu_scaling(const struct cpu_call *call);
 /* The step that is skipped: every write as its read. */
 enum rh_status cpu_hold(const struct cpu_call *call);
+/* What a loss's gradient is multiplied by: the scale of its last read, the scaler; else 1. */
+double cpu_loss_scale(const struct cpu_call *call);
 
-/* Writes weight * loss into the slot of write 0 that `control` (read 2) names, or adds it there
- * where the op accumulates. */
-enum rh_status cpu_store_loss(const struct cpu_call *call, double loss);
+/* Writes weight * loss into the slot of write `losses` that `control` (read 2) names, or adds it
+ * there where the op accumulates. */
+enum rh_status cpu_store_loss(const struct cpu_call *call, int losses, double loss);
 
 #endif

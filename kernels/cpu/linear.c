@@ -1,7 +1,14 @@
-/* y[n,o] = x[n,i] w[o,i]^T + b[o], and its gradients. */
+/* y[n,o] = x[n,i] w[o,i]^T + b[o], perhaps relu of it, and its gradients. */
 #include "kernels/cpu/kernel.h"
 
 #include <string.h>
+
+/* relu of `to` where y is `to` itself; the gradient's mask where it is relu's result. */
+static void mask(const float *y, float *to, int64_t elements)
+{
+    for (int64_t i = 0; i < elements; i++)
+        to[i] = y[i] <= 0 ? 0 : to[i];
+}
 
 enum rh_status cpu_linear(const struct cpu_call *call)
 {
@@ -13,6 +20,8 @@ enum rh_status cpu_linear(const struct cpu_call *call)
         memcpy(y + i * out, b, (size_t)out * sizeof *y);
     cpu_multiply(n, out, in, (struct cpu_matrix){x, false}, (struct cpu_matrix){w, true}, b ? 1 : 0,
                  y);
+    if (call->op->linear.relu)
+        mask(y, y, n * out);
     return RH_OK;
 }
 
@@ -20,8 +29,12 @@ enum rh_status cpu_linear_input_grad(const struct cpu_call *call)
 {
     int64_t n = cpu_read_dim(call, 0)[0], out = cpu_read_dim(call, 0)[1];
     int64_t in = cpu_read_dim(call, 1)[1];
+    const float *y = cpu_read(call, 2);
+    float *gx = cpu_write(call, 0);
     cpu_multiply(n, in, out, (struct cpu_matrix){cpu_read(call, 0), false},
-                 (struct cpu_matrix){cpu_read(call, 1), false}, 0, cpu_write(call, 0));
+                 (struct cpu_matrix){cpu_read(call, 1), false}, 0, gx);
+    if (y)
+        mask(y, gx, n * in);
     return RH_OK;
 }
 

@@ -2,7 +2,7 @@
  */
 #include "kernels/cpu/kernel.h"
 
-enum rh_status cpu_mse_loss(const struct cpu_call *call)
+static enum rh_status store(const struct cpu_call *call, int losses)
 {
     const float *x = cpu_read(call, 0), *target = cpu_read(call, 1);
     int64_t elements = cpu_read_elements(call, 0);
@@ -12,7 +12,12 @@ enum rh_status cpu_mse_loss(const struct cpu_call *call)
         sum += difference * difference;
     }
     /* of nothing: 0 / 0, a NaN as in torch */
-    return cpu_store_loss(call, call->op->loss.sum ? sum : sum / (double)elements);
+    return cpu_store_loss(call, losses, call->op->loss.sum ? sum : sum / (double)elements);
+}
+
+enum rh_status cpu_mse_loss(const struct cpu_call *call)
+{
+    return store(call, 0);
 }
 
 enum rh_status cpu_mse_loss_grad(const struct cpu_call *call)
@@ -21,9 +26,8 @@ enum rh_status cpu_mse_loss_grad(const struct cpu_call *call)
     float *gx = cpu_write(call, 0);
     int64_t elements = cpu_read_elements(call, 0);
     double scale = 2 * call->op->loss.weight / (call->op->loss.sum ? 1 : (double)elements);
-    if (cpu_read(call, 2))
-        scale *= cpu_read(call, 2)[SCALER_SCALE];
+    scale *= cpu_loss_scale(call);
     for (int64_t i = 0; i < elements; i++)
         gx[i] = (float)(((double)x[i] - target[i]) * scale);
-    return RH_OK;
+    return cpu_write(call, 1) ? store(call, 1) : RH_OK;
 }

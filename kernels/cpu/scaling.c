@@ -1,4 +1,4 @@
-/* An optimizer's way to heed the `scaler` operand. */
+/* How optimizers and gradients of losses heed the `scaler` operand. */
 #include <string.h>
 
 #include "kernels/cpu/kernel.h"
@@ -32,4 +32,9 @@ enum rh_status cpu_hold(const struct cpu_call *call)
             hold(&call->reads[i + 2 + k], write++);
     }
     return RH_OK;
+}
+
+double cpu_loss_scale(const struct cpu_call *call)
+{
+    return call->op->scaled ? cpu_read(call, call->read_count - 1)[SCALER_SCALE] : 1;
 }

@@ -1,21 +1,35 @@
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/vector.cuh"
 
-template <typename T> __global__ static void relu(const T *x, T *y, int64_t n)
+/* A NaN stays one, as on the CPU. */
+template <typename T, int V> __global__ static void relu(const T *x, T *y, int64_t n)
 {
-    FOR_EACH(i, n)
-        store(&y[i], wide(x[i]) > 0 ? wide(x[i]) : 0);
+    FOR_EACH(i, n) {
+        vector<T, V> value = load<T, V>(x, i);
+        for (int k = 0; k < V; k++)
+            store(&value.at[k], wide(value.at[k]) <= 0 ? 0 : wide(value.at[k]));
+        store<T, V>(y, i, value);
+    }
 }
 
-template <typename T> __global__ static void relu_grad(const T *gy, const T *y, T *gx, int64_t n)
+template <typename T, int V>
+__global__ static void relu_grad(const T *gy, const T *y, T *gx, int64_t n)
 {
-    FOR_EACH(i, n)
-        store(&gx[i], wide(y[i]) > 0 ? wide(gy[i]) : 0);
+    FOR_EACH(i, n) {
+        vector<T, V> value = load<T, V>(gy, i), out = load<T, V>(y, i);
+        for (int k = 0; k < V; k++)
+            store(&value.at[k], wide(out.at[k]) <= 0 ? 0 : wide(value.at[k]));
+        store<T, V>(gx, i, value);
+    }
 }
 
-template <typename T> __global__ static void add(const T *a, const T *b, T *y, int64_t n)
+template <typename T, int V> __global__ static void add(const T *a, const T *b, T *y, int64_t n)
 {
-    FOR_EACH(i, n)
-        store(&y[i], wide(a[i]) + wide(b[i]));
+    FOR_EACH(i, n) {
+        vector<T, V> value = load<T, V>(a, i), other = load<T, V>(b, i);
+        for (int k = 0; k < V; k++)
+            store(&value.at[k], wide(value.at[k]) + wide(other.at[k]));
+        store<T, V>(y, i, value);
+    }
 }
 
 template <typename T>
@@ -68,23 +82,33 @@ __global__ static void strided_copy(const T *from, T *to, struct strided shape, 
     }
 }
 
+/* Whole vectors only, and all of them aligned. */
+template <typename T> static bool in_vectors(int64_t n, const void *a, const void *b, const void *c)
+{
+    return n % (16 / (int64_t)sizeof(T)) == 0 && is_aligned(a) && is_aligned(b) && is_aligned(c);
+}
+
 extern "C" void kernel_relu(cudaStream_t s, enum kernel_type type, const void *x, void *y, int64_t n)
 {
-    WITH_TYPE(type, relu<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)x, (T *)y, n));
+    WITH_TYPE(type, WITH_VECTOR(in_vectors<T>(n, x, y, y),
+                                relu<T, V><<<blocks_for(n / V), threads_per_block, 0, s>>>(
+                                    (const T *)x, (T *)y, n / V)));
 }
 
 extern "C" void kernel_relu_grad(cudaStream_t s, enum kernel_type type, const void *gy, const void *y,
                                  void *gx, int64_t n)
 {
-    WITH_TYPE(type, relu_grad<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)gy, (const T *)y,
-                                                                          (T *)gx, n));
+    WITH_TYPE(type, WITH_VECTOR(in_vectors<T>(n, gy, y, gx),
+                                relu_grad<T, V><<<blocks_for(n / V), threads_per_block, 0, s>>>(
+                                    (const T *)gy, (const T *)y, (T *)gx, n / V)));
 }
 
 extern "C" void kernel_add(cudaStream_t s, enum kernel_type type, const void *a, const void *b,
                            void *y, int64_t n)
 {
-    WITH_TYPE(type, add<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)a, (const T *)b,
-                                                                    (T *)y, n));
+    WITH_TYPE(type, WITH_VECTOR(in_vectors<T>(n, a, b, y),
+                                add<T, V><<<blocks_for(n / V), threads_per_block, 0, s>>>(
+                                    (const T *)a, (const T *)b, (T *)y, n / V)));
 }
 
 extern "C" void kernel_scale_add(cudaStream_t s, enum kernel_type type, const void *x, void *y,
@@ -106,14 +130,26 @@ extern "C" void kernel_cast(cudaStream_t s, enum kernel_type from, const void *x
     WITH_TYPE(from, cast_from(s, (const T *)x, to, y, n));
 }
 
+template <typename From, typename To, int V> static __device__ void cast_row(const cast_table &t)
+{
+#pragma unroll 4
+    for (int i = threadIdx.x; i < (int)t.n / V; i += threads_per_block) {
+        vector<From, V> x = load<From, V>((const From *)t.x, i);
+        vector<To, V> y;
+        for (int k = 0; k < V; k++)
+            store(&y.at[k], wide(x.at[k]));
+        store<To, V>((To *)t.y, i, y);
+    }
+}
+
 template <typename From, typename To> __global__ static void cast_rows(const cast_table *table)
 {
     cast_table t = table[blockIdx.x];
-    const From *x = (const From *)t.x;
-    To *y = (To *)t.y;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < (int)t.n; i += threads_per_block)
-        store(&y[i], wide(x[i]));
+    if (t.n % 4 == 0 && (uintptr_t)t.x % sizeof(vector<From, 4>) == 0 &&
+        (uintptr_t)t.y % sizeof(vector<To, 4>) == 0)
+        cast_row<From, To, 4>(t);
+    else
+        cast_row<From, To, 1>(t);
 }
 
 template <typename From>

@@ -35,7 +35,8 @@ void kernel_cast_all(cudaStream_t s, enum kernel_type from, enum kernel_type to,
 /* y = x, or y += x, in fp32. */
 void kernel_widen(cudaStream_t s, enum kernel_type type, const void *x, float *y, int64_t n,
                   int accumulate);
-/* sum[c] over rows and `area` of x[rows, channels, area]; added to `sum` if accumulate. */
+/* sum[c] over rows and `area` of x[rows, channels, area]; added to `sum` if accumulate. For an area of
+ * 1, kernel_column_sums is faster. */
 void kernel_channel_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum,
                          int64_t rows, int64_t channels, int64_t area, int accumulate);
 /* Strided views of rank 5 at most to each other, element by element (2, 4 or 8 bytes each). */
@@ -50,6 +51,26 @@ void kernel_strided_copy(cudaStream_t s, const void *from, void *to, struct stri
  * relu if asked. */
 void kernel_bias_relu(cudaStream_t s, enum kernel_type type, void *y, const void *bias,
                       int64_t rows, int64_t channels, int64_t area, int channels_last, int relu);
+
+/* sum[c] over the rows of x[rows, columns]; added to `sum` if accumulate. `sums` has
+ * column_sums_bytes (op/sum_cut.h), whatever is in it; NULL if none. */
+void kernel_column_sums(cudaStream_t s, enum kernel_type type, const void *x, float *sum, int64_t rows,
+                        int64_t columns, int accumulate, void *sums);
+
+/* product.cu: a small product in one launch, with all that goes with it in a linear layer:
+ *   out[rows, columns] = a b (+ bias[columns]) (+ out if accumulate), then relu, or 0 where `mask`
+ *   (NULL: none) is not positive; row_sums[rows] (NULL: none) = sums of a's rows (+ themselves).
+ * Strides in elements say how a (rows x inner) and b (inner x columns) lie. */
+struct product_shape {
+    int64_t rows, columns, inner;
+    int64_t a_row, a_inner, b_inner, b_column;
+    const void *bias, *mask;
+    float *row_sums;
+    int relu, accumulate;
+};
+/* `out` is fp32 if wide_out, else of `type` as a, b, bias and mask are. */
+void kernel_product(cudaStream_t s, enum kernel_type type, const void *a, const void *b, int wide_out,
+                    void *out, struct product_shape shape);
 
 /* pool.cu, norm.cu: a tensor of pictures. channels_last: (n, h, w, c) in memory, else (n, c, h, w). */
 struct picture {
@@ -108,14 +129,24 @@ void kernel_batch_norm_grad(cudaStream_t s, enum kernel_type type, const void *g
 /* loss.cu: `losses` is indexed by the slot in control; gradients are times the scaler's scale (NULL: 1) */
 void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
                 const float *control, float *losses, int64_t n, float scale, int accumulate);
-void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
-                     const float *scaler, void *gx, int64_t n, float scale);
 void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, const void *x, const int64_t *t,
                           const float *control, float *losses, int rows, int classes, float weight,
                           int sum, int accumulate);
+/* Where a gradient puts the loss, which has no scale, as well: losses NULL, nowhere. `sums` has
+ * loss_sums_bytes (op/sum_cut.h), whatever is in it; `counter` is zeroed once when made and left zero by
+ * every call. */
+struct loss_store {
+    const float *control;
+    float *losses;
+    int accumulate;
+    float *sums;
+    unsigned *counter;
+};
+void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
+                     const float *scaler, void *gx, int64_t n, float scale, struct loss_store store);
 void kernel_cross_entropy_grad(cudaStream_t s, enum kernel_type type, const void *x,
-                               const int64_t *t, const float *scaler, void *gx, int rows,
-                               int classes, float weight, int sum);
+                               const int64_t *t, const float *scaler, void *gx, int rows, int classes,
+                               float weight, int sum, struct loss_store store);
 
 /* embedding.cu */
 void kernel_embedding(cudaStream_t s, enum kernel_type type, const int64_t *index, const void *w,

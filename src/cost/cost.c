@@ -57,7 +57,8 @@ static void add_attributes(struct key *key, const struct op *op)
     else if (op->kind == OP_batch_norm2d)
         add(key, "%s%s", op->norm.training ? " training" : " evaluation",
             op->norm.relu ? " relu" : "");
-    else if (op->kind == OP_batch_norm2d_grad && op->norm.relu)
+    else if ((op->kind == OP_batch_norm2d_grad && op->norm.relu) ||
+             (op->kind == OP_linear && op->linear.relu))
         add(key, " relu");
     if (op->accumulate)
         add(key, " accumulate");

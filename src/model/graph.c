@@ -207,10 +207,11 @@ static int add_loss(struct derive *d)
     if (!d->options.training)
         return -1;
     op.kind = mse ? OP_mse_loss_grad : OP_cross_entropy_grad;
+    op.scaled = g->scaler >= 0;
     int gradient = derive_value(d, "grad ", m->layers[m->layer_count - 1].name, VALUE_GRADIENT,
                                 g->values[output].type, m->layer_count, -1);
-    derive_node(d, &op, PHASE_LOSS, m->layer_count, gradient_reads, g->scaler >= 0 ? 3 : 2,
-                &gradient, 1);
+    derive_node(d, &op, PHASE_LOSS, m->layer_count, gradient_reads, op.scaled ? 3 : 2, &gradient,
+                1);
     return gradient;
 }
 

@@ -53,6 +53,8 @@ static enum rh_status check_product_grad(const struct call *call, bool of_input)
     struct operand b = of_input ? (struct operand){0} : write_of(call, 1);
     struct shape y;
     RETURN_IF_FAILED((linear ? shape_linear : shape_conv2d)(op, x, w, b, &y));
+    if (op->kind == OP_linear_input_grad && call->read_count > 2)
+        RETURN_IF_FAILED(rule_same_shape(op, read_of(call, 2), x));
     return rule_is_shape(op, gy, x.name, &y);
 }
 
@@ -119,12 +121,29 @@ static enum rh_status check_embedding_grad(const struct call *call)
     return rule_is_shape(call->op, read_of(call, 0), gw.name, &y);
 }
 
+/* control and losses: both or neither. A scaled one reads the scaler last. */
 static enum rh_status check_loss_grad(const struct call *call)
 {
-    RETURN_IF_FAILED(shape_loss(call->op, read_of(call, 0), read_of(call, 1)));
-    if (call->read_count > 2)
-        RETURN_IF_FAILED(check_elements(call->op, read_of(call, 2), SCALER_ELEMENTS));
-    return rule_same_shape(call->op, write_of(call, 0), read_of(call, 0));
+    const struct op *op = call->op;
+    int scaled = op->scaled, controls = call->read_count - 2 - scaled;
+    struct operand control = {"control", &call->reads[2]};
+    struct operand scaler = {"scaler", &call->reads[call->read_count - 1]};
+    RETURN_IF_FAILED(shape_loss(op, read_of(call, 0), read_of(call, 1)));
+    RETURN_IF_FAILED(rule_same_shape(op, write_of(call, 0), read_of(call, 0)));
+    if (controls < 0 || controls > 1)
+        return fail(RH_INVALID, "wrong number of reads of op '%s'%s: %d given, %d or %d wanted",
+                    op_name(op->kind), scaled ? " that is scaled" : "", call->read_count,
+                    2 + scaled, 3 + scaled);
+    if (controls != call->write_count - 1)
+        return fail(RH_INVALID,
+                    "wrong operands of op '%s': 'control' and 'losses' go together, %d of 2 given",
+                    op_name(op->kind), 1);
+    if (scaled)
+        RETURN_IF_FAILED(check_elements(op, scaler, SCALER_ELEMENTS));
+    if (controls == 0)
+        return RH_OK;
+    RETURN_IF_FAILED(check_elements(op, control, CONTROL_ELEMENTS));
+    return rule_rank(op, write_of(call, 1), 1);
 }
 
 static enum rh_status check_sgd_attributes(const struct op *op)

@@ -93,6 +93,15 @@ static double norm_grad_flops(const struct op *op, int read_count)
     return NORM_INPUT_GRAD + mask;
 }
 
+/* With the loss: mse squares and adds each difference; cross entropy has all but a sample's log. */
+static double loss_grad_flops(const struct op *op, const struct tensor_type *x, bool loss)
+{
+    double scaled = op->scaled ? elements(x) : 0;
+    if (op->kind == OP_mse_loss_grad)
+        return scaled + elements(x) * (MSE_GRAD + (loss ? MSE - 1 : 0));
+    return scaled + elements(x) * CROSS_ENTROPY_GRAD + (loss ? 2 * (double)x->shape.dim[0] : 0);
+}
+
 double op_flops(const struct op *op, const struct tensor_type *reads, int read_count,
                 const struct tensor_type *writes, int write_count)
 {
@@ -100,9 +109,11 @@ double op_flops(const struct op *op, const struct tensor_type *reads, int read_c
     double added_bias = read_count > 2 ? elements(y) : 0;
     double summed_bias = write_count > 1 ? elements(&reads[0]) : 0;
     switch (op->kind) {
-    case OP_linear: return linear_flops(y, &reads[1]) + added_bias;
+    case OP_linear:
+        return linear_flops(y, &reads[1]) + added_bias + (op->linear.relu ? elements(y) : 0);
     case OP_conv2d: return conv2d_flops(y, &reads[1]) + added_bias;
-    case OP_linear_input_grad: return linear_flops(&reads[0], &reads[1]);
+    case OP_linear_input_grad: /* and the mask */
+        return linear_flops(&reads[0], &reads[1]) + (read_count > 2 ? elements(y) : 0);
     case OP_conv2d_input_grad: return conv2d_flops(&reads[0], &reads[1]);
     case OP_linear_weight_grad: return linear_flops(&reads[0], y) + summed_bias;
     case OP_conv2d_weight_grad: return conv2d_flops(&reads[0], y) + summed_bias;
@@ -121,10 +132,9 @@ double op_flops(const struct op *op, const struct tensor_type *reads, int read_c
     case OP_avg_pool2d_grad: return avg_pool_flops(op, y, &reads[0]);
     case OP_embedding_weight_grad: return elements(&reads[0]);
     case OP_mse_loss: return elements(&reads[0]) * MSE;
-    case OP_mse_loss_grad: return elements(y) * (MSE_GRAD + (read_count > 2 ? 1 : 0));
     case OP_cross_entropy: return elements(&reads[0]) * CROSS_ENTROPY;
-    case OP_cross_entropy_grad:
-        return elements(y) * (CROSS_ENTROPY_GRAD + (read_count > 2 ? 1 : 0));
+    case OP_mse_loss_grad:
+    case OP_cross_entropy_grad: return loss_grad_flops(op, y, write_count > 1);
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return optimizer_flops(op, writes, write_count);
@@ -156,6 +166,12 @@ static double embedding_bytes(const struct op *op, const struct tensor_type *rea
     return bytes(&reads[0]) + bytes(&reads[1]) + gradient;
 }
 
+/* One slot of the losses, read only to add to it. */
+static double slot_bytes(const struct op *op, const struct tensor_type *losses)
+{
+    return (op->accumulate ? 2 : 1) * (double)dtype_bytes(losses->dtype);
+}
+
 double op_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
                 const struct tensor_type *writes, int write_count)
 {
@@ -165,9 +181,14 @@ double op_bytes(const struct op *op, const struct tensor_type *reads, int read_c
     case OP_embedding:
     case OP_embedding_weight_grad: return embedding_bytes(op, reads, writes);
     case OP_mse_loss:
-    case OP_cross_entropy: /* one slot of the losses, read only to add to it */
-        return bytes(&reads[0]) + bytes(&reads[1]) + bytes(&reads[2]) +
-               (op->accumulate ? 2 : 1) * (double)dtype_bytes(writes[0].dtype);
+    case OP_cross_entropy:
+        return bytes(&reads[0]) + bytes(&reads[1]) + bytes(&reads[2]) + slot_bytes(op, &writes[0]);
+    case OP_mse_loss_grad:
+    case OP_cross_entropy_grad:
+        total = bytes(&writes[0]) + (write_count > 1 ? slot_bytes(op, &writes[1]) : 0);
+        for (int i = 0; i < read_count; i++)
+            total += bytes(&reads[i]);
+        return total;
     default: break;
     }
     for (int i = 0; i < read_count; i++)

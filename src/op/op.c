@@ -46,6 +46,8 @@ bool op_adds_to(const struct op *op, int index)
 {
     if (op->kind == OP_batch_norm2d_grad) /* ggamma and gbeta */
         return op->accumulate && (index == 1 || index == 2);
+    if (op->kind == OP_mse_loss_grad || op->kind == OP_cross_entropy_grad) /* losses */
+        return op->accumulate && index == 1;
     return op->accumulate;
 }
 

@@ -52,7 +52,7 @@ struct op {
     enum dtype compute; /* rate of its arithmetic: F32, TF32, BF16 or F16 */
     bool accumulate;    /* add to what the write holds: losses, gradients of weights and biases,
                            conv2d_input_grad; see op_adds_to */
-    bool scaled;            /* optimizers: `scaler` is read */
+    bool scaled;        /* optimizers and gradients of losses: `scaler` is read */
     union {
         struct {
             int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
@@ -66,6 +66,9 @@ struct op {
             bool training;
             bool relu; /* of the result; the gradient is masked by it */
         } norm;
+        struct {
+            bool relu; /* of the result; linear_input_grad masks where it has `y` */
+        } linear;
         struct {
             double weight; /* multiplies loss and gradient: 1 / (microbatches * accumulation) */
             bool sum;      /* reduction "sum" instead of "mean" */
@@ -122,10 +125,14 @@ struct workspace_limits {
 };
 
 /* Memory that the op works in besides its operands, on a device that is no host: whole lines of 256
- * bytes; 0 for most ops. Batch normalisation's partial sums are a fixed need, what products and
- * convolutions get is a limit. Nothing in it outlives the op. */
+ * bytes; 0 for most ops. Partial sums of our own kernels are a fixed need, what a library gets for
+ * products and convolutions is a limit. Nothing in it outlives the op. */
 size_t op_workspace_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
                           const struct tensor_type *writes, int write_count,
                           const struct workspace_limits *limits);
+
+/* The fixed need alone, of the first read: batch normalisation's, a bias's gradient's, and those of
+ * a loss that its gradient gives. */
+size_t op_sums_bytes(const struct op *op, const struct tensor_type *first, int write_count);
 
 #endif

@@ -8,7 +8,7 @@
  * `scaler` is fp32[8] (op.h: SCALER_*). */
 
 /* forward */
-OP(linear, MATMUL)                     /* x[n,i] w[o,i] [b[o]]           -> y[n,o] */
+OP(linear, MATMUL)                     /* x[n,i] w[o,i] [b[o]]           -> y[n,o] [relu] */
 OP(conv2d, CONVOLUTION)                /* x[n,c,h,w] w[o,c/g,kh,kw] [b[o]] -> y[n,o,p,q] */
 OP(batch_norm2d, NORMALIZATION)        /* x gamma[c] beta[c] mean[c] var[c] count(i64)
                                           [residual: added before relu]
@@ -24,7 +24,8 @@ OP(mse_loss, LOSS)                     /* x target control -> losses[slots] */
 OP(cross_entropy, LOSS)                /* x[n,c] target[n](i64) control -> losses[slots] */
 
 /* gradients: the input's and the weights' apart */
-OP(linear_input_grad, MATMUL)          /* gy w -> gx */
+OP(linear_input_grad, MATMUL)          /* gy w [y] -> gx: where y, relu's result with the shape of
+                                          gx, is not 0; else 0 */
 OP(linear_weight_grad, MATMUL)         /* gy x -> gw [gb] */
 OP(conv2d_input_grad, CONVOLUTION)     /* gy w -> gx */
 OP(conv2d_weight_grad, CONVOLUTION)    /* gy x -> gw [gb] */
@@ -37,8 +38,9 @@ OP(relu_grad, ELEMENTWISE)             /* gy y -> gx */
 OP(max_pool2d_grad, POOLING)           /* gy x y -> gx: to the first maximum of each window */
 OP(avg_pool2d_grad, POOLING)           /* gy -> gx (shape from the write) */
 OP(embedding_weight_grad, EMBEDDING)   /* gy index -> gw */
-OP(mse_loss_grad, LOSS)                /* x target [scaler: gx is times its scale] -> gx */
-OP(cross_entropy_grad, LOSS)           /* x target [scaler] -> gx */
+OP(mse_loss_grad, LOSS)                /* x target [control] [scaler] -> gx [losses]: with control the
+                                          loss as well; a scaled one's gx is times scaler's scale */
+OP(cross_entropy_grad, LOSS)           /* as mse_loss_grad */
 
 /* optimizers: all parameters of a device in one op; `count` (i64 scalar) goes up by one each time.
  * A scaled one reads `scaler` behind count: gradients are times its multiplier, and where it says skip

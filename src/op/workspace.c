@@ -2,6 +2,7 @@
  * copies of them in another layout, or some partial sums of the result. */
 #include "op/norm_cut.h"
 #include "op/op.h"
+#include "op/sum_cut.h"
 
 static const double operands_times = 8;
 /* Indices and counters that a convolution wants however small it is. */
@@ -42,12 +43,11 @@ static size_t aside_bytes(const struct op *op, const struct tensor_type *reads,
     return 0;
 }
 
-size_t op_workspace_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
-                          const struct tensor_type *writes, int write_count,
-                          const struct workspace_limits *limits)
+static size_t library_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
+                            const struct tensor_type *writes, int write_count,
+                            const struct workspace_limits *limits)
 {
     double operands = operand_bytes(reads, read_count) + operand_bytes(writes, write_count);
-    const int64_t *x = reads ? reads[0].shape.dim : NULL;
     switch (op->kind) {
     case OP_linear:
     case OP_linear_input_grad:
@@ -59,14 +59,45 @@ size_t op_workspace_bytes(const struct op *op, const struct tensor_type *reads, 
         return whole_lines(at_most(limits->convolution_bytes,
                                    convolution_least_bytes + operands_times * operands)) +
                aside_bytes(op, reads, writes);
+    default: return 0;
+    }
+}
+
+size_t op_sums_bytes(const struct op *op, const struct tensor_type *first, int write_count)
+{
+    const int64_t *x = first ? first->shape.dim : NULL;
+    switch (op->kind) {
+    case OP_linear_weight_grad:
+        return write_count > 1 ? whole_lines((double)column_sums_bytes(x[0], x[1])) : 0;
+    case OP_conv2d_weight_grad:
+        if (write_count < 2 || !first->channels_last)
+            return 0;
+        return whole_lines((double)column_sums_bytes(x[0] * x[2] * x[3], x[1]));
+    case OP_mse_loss_grad:
+        if (write_count < 2)
+            return 0;
+        return whole_lines(
+            (double)loss_sums_bytes(shape_elements(&first->shape), LOSS_BLOCK_ELEMENTS));
+    case OP_cross_entropy_grad:
+        return write_count > 1 ? whole_lines((double)loss_sums_bytes(x[0], LOSS_BLOCK_SAMPLES)) : 0;
     case OP_batch_norm2d:
         if (!op->norm.training)
             return 0;
-        return whole_lines((double)norm_cut_bytes(x[0], x[1], x[2], x[3], reads->channels_last));
+        return whole_lines((double)norm_cut_bytes(x[0], x[1], x[2], x[3], first->channels_last));
     case OP_batch_norm2d_grad:
     case OP_batch_norm2d_input_grad:
     case OP_batch_norm2d_weight_grad:
-        return whole_lines((double)norm_cut_bytes(x[0], x[1], x[2], x[3], reads->channels_last));
+        return whole_lines((double)norm_cut_bytes(x[0], x[1], x[2], x[3], first->channels_last));
     default: return 0;
     }
+}
+
+/* Our sums come after the library's product, so that they may lie where it worked. */
+size_t op_workspace_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
+                          const struct tensor_type *writes, int write_count,
+                          const struct workspace_limits *limits)
+{
+    size_t library = library_bytes(op, reads, read_count, writes, write_count, limits);
+    size_t sums = op_sums_bytes(op, reads, write_count);
+    return library > sums ? library : sums;
 }

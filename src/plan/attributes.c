@@ -9,6 +9,7 @@ enum family {
     EVERY,
     WINDOW,
     NORM,
+    LINEAR,
     LOSS,
     SGD,
     ADAM,
@@ -32,6 +33,7 @@ static enum family family_of(enum op_kind kind)
     case OP_CLASS_CONVOLUTION:
     case OP_CLASS_POOLING: return WINDOW;
     case OP_CLASS_NORMALIZATION: return NORM;
+    case OP_CLASS_MATMUL: return LINEAR;
     case OP_CLASS_LOSS: return LOSS;
     default: return NONE;
     }
@@ -66,6 +68,7 @@ static const struct field {
     FIELD(NORM, "momentum", FIELD_DOUBLE, norm.momentum),
     FIELD(NORM, "training", FIELD_BOOL, norm.training),
     FIELD(NORM, "relu", FIELD_BOOL, norm.relu),
+    FIELD(LINEAR, "relu", FIELD_BOOL, linear.relu),
     FIELD(LOSS, "weight", FIELD_DOUBLE, loss.weight),
     FIELD(LOSS, "sum", FIELD_BOOL, loss.sum),
     FIELD(SGD, "momentum", FIELD_DOUBLE, sgd.momentum),

@@ -69,6 +69,10 @@ static void describe_attributes(struct text *out, const struct op *op)
     case OP_max_pool2d_grad:
     case OP_avg_pool2d:
     case OP_avg_pool2d_grad: describe_window(out, op); return;
+    case OP_linear:
+        if (op->linear.relu)
+            text_add(out, " relu");
+        return;
     case OP_batch_norm2d:
     case OP_batch_norm2d_input_grad:
     case OP_batch_norm2d_weight_grad:

@@ -6,48 +6,6 @@
 
 #include "parity/parity.h"
 
-static struct tensor_type f32(int rank, int64_t a, int64_t b, int64_t c, int64_t d)
-{
-    int64_t dims[4] = {a, b, c, d};
-    return (struct tensor_type){DTYPE_F32, shape_of(rank, dims)};
-}
-
-/* What fp16 and bf16 experiments store in these. */
-static struct tensor_type real(const struct tally *t, int rank, int64_t a, int64_t b, int64_t c,
-                               int64_t d)
-{
-    struct tensor_type type = f32(rank, a, b, c, d);
-    type.dtype = t->real;
-    type.channels_last = t->channels_last && rank == 4;
-    return type;
-}
-
-static struct tensor_type i64(int rank, int64_t a)
-{
-    return (struct tensor_type){DTYPE_I64, shape_of(rank, &a)};
-}
-
-static void linear_ops(struct tally *t, int64_t n, int64_t i, int64_t o)
-{
-    struct op op = {.compute = t->real};
-    op.kind = OP_linear;
-    parity_plain(t, "linear", &op, 3, 1, 1e-5,
-                 (struct tensor_type[]){real(t, 2, n, i, 0, 0), real(t, 2, o, i, 0, 0),
-                                        real(t, 1, o, 0, 0, 0), real(t, 2, n, o, 0, 0)});
-    op.kind = OP_linear_input_grad;
-    parity_plain(t, "linear_input_grad", &op, 2, 1, 1e-5,
-                 (struct tensor_type[]){real(t, 2, n, o, 0, 0), real(t, 2, o, i, 0, 0),
-                                        real(t, 2, n, i, 0, 0)});
-    for (int accumulate = 0; accumulate < 2; accumulate++) {
-        op.kind = OP_linear_weight_grad;
-        op.accumulate = accumulate;
-        parity_plain(t, accumulate ? "linear_weight_grad, added" : "linear_weight_grad", &op, 2, 2,
-                     1e-5,
-                     (struct tensor_type[]){real(t, 2, n, o, 0, 0), real(t, 2, n, i, 0, 0),
-                                            f32(2, o, i, 0, 0), f32(1, o, 0, 0, 0)});
-    }
-}
-
 static void conv_ops(struct tally *t, int64_t n, int64_t c, int64_t h, int64_t o, int kernel,
                      int stride, int padding, int groups)
 {
@@ -201,39 +159,6 @@ static void pool_ops(struct tally *t, int64_t n, int64_t c, int64_t h, int kerne
     parity_plain(t, "avg_pool2d_grad, global", &op, 1, 1, 1e-5, (struct tensor_type[]){one, x});
 }
 
-static void loss_ops(struct tally *t, int64_t n, int64_t c)
-{
-    struct tensor_type x = real(t, 2, n, c, 0, 0), target = i64(1, n), control = f32(1, 4, 0, 0, 0);
-    struct op op = {.compute = DTYPE_F32};
-    op.loss.weight = 0.25;
-    for (int sum = 0; sum < 2; sum++) {
-        op.loss.sum = sum;
-        op.accumulate = false;
-        op.kind = OP_mse_loss_grad;
-        parity_plain(t, "mse_loss_grad", &op, 2, 1, 1e-6, (struct tensor_type[]){x, x, x});
-        op.kind = OP_cross_entropy_grad;
-        parity_compare(t, &(struct subject){.name = "cross_entropy_grad",
-                                            .op = op,
-                                            .types = {x, target, x},
-                                            .reads = 2,
-                                            .writes = 1,
-                                            .limit = {[1] = c},
-                                            .bound = 1e-5});
-        op.accumulate = sum; /* into the last of three slots; else the only one is written */
-        struct tensor_type losses = f32(1, sum ? 3 : 1, 0, 0, 0);
-        op.kind = OP_mse_loss;
-        parity_plain(t, "mse_loss", &op, 3, 1, 1e-5, (struct tensor_type[]){x, x, control, losses});
-        op.kind = OP_cross_entropy;
-        parity_compare(t, &(struct subject){.name = "cross_entropy",
-                                            .op = op,
-                                            .types = {x, target, control, losses},
-                                            .reads = 3,
-                                            .writes = 1,
-                                            .limit = {[1] = c},
-                                            .bound = 1e-5});
-    }
-}
-
 static void small_ops(struct tally *t, int64_t n)
 {
     struct tensor_type x = real(t, 1, n, 0, 0, 0);
@@ -363,12 +288,9 @@ static void picture_ops(struct tally *t)
 
 static void all_ops(struct tally *t)
 {
-    linear_ops(t, 20, 10, 5);
-    linear_ops(t, 33, 127, 65);
-    linear_ops(t, 256, 512, 1000);
+    parity_linear(t);
     picture_ops(t);
-    loss_ops(t, 7, 5);
-    loss_ops(t, 128, 1000);
+    parity_losses(t);
     small_ops(t, 1);
     small_ops(t, 1025);
     small_ops(t, 1 << 20);

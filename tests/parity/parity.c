@@ -66,8 +66,11 @@ static void fill(const struct subject *s, int operand, uint64_t seed, void *data
                                                    : value);
     }
     if (op_class(s->op.kind) == OP_CLASS_LOSS && operand == 2 && s->reads == 3)
-        ((float *)data)[CONTROL_LOSS_SLOT] = (float)(shape_elements(&s->types[s->reads].shape) - 1);
-    if (s->op.scaled && operand == 2)
+        /* the losses' vector comes last */
+        if (op_class(s->op.kind) == OP_CLASS_LOSS && operand == 2 && s->reads - s->op.scaled == 3)
+            ((float *)data)[CONTROL_LOSS_SLOT] =
+                (float)(shape_elements(&s->types[s->reads + s->writes - 1].shape) - 1);
+    if (op_class(s->op.kind) == OP_CLASS_OPTIMIZER && s->op.scaled && operand == 2)
         ((float *)data)[SCALER_SKIP] = s->skip;
     if (s->op.kind == OP_max_pool2d_grad && operand == 2)
         fill_pooled(s, seed, data);

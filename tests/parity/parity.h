@@ -32,6 +32,27 @@ struct tally {
     const struct backend *backends[2];
 };
 
+static inline struct tensor_type f32(int rank, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    int64_t dims[4] = {a, b, c, d};
+    return (struct tensor_type){DTYPE_F32, shape_of(rank, dims)};
+}
+
+/* What fp16 and bf16 experiments store in these. */
+static inline struct tensor_type real(const struct tally *t, int rank, int64_t a, int64_t b,
+                                      int64_t c, int64_t d)
+{
+    struct tensor_type type = f32(rank, a, b, c, d);
+    type.dtype = t->real;
+    type.channels_last = t->channels_last && rank == 4;
+    return type;
+}
+
+static inline struct tensor_type i64(int rank, int64_t a)
+{
+    return (struct tensor_type){DTYPE_I64, shape_of(rank, &a)};
+}
+
 /* RH_FAILED or RH_INVALID with the reason: the test cannot run here. */
 enum rh_status parity_find_gpu(struct tally *t);
 enum rh_status parity_open(struct tally *t);
@@ -43,6 +64,9 @@ void parity_compare(struct tally *t, const struct subject *s);
 void parity_plain(struct tally *t, const char *name, const struct op *op, int reads, int writes,
                   double bound, const struct tensor_type *types);
 
+/* linear.c: linear layers and losses, alone and fused. */
+void parity_linear(struct tally *t);
+void parity_losses(struct tally *t);
 /* scaled.c: ops on gradients of n elements. */
 void parity_scaled(struct tally *t, int64_t n);
 

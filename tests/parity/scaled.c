@@ -1,16 +1,10 @@
 /* What scales and clips gradients: the norm, the decision, and the ops that heed it. */
 #include "parity/parity.h"
 
-static struct tensor_type f32(int rank, int64_t a, int64_t b)
-{
-    int64_t dims[2] = {a, b};
-    return (struct tensor_type){DTYPE_F32, shape_of(rank, dims)};
-}
-
 static void optimizers(struct tally *t, int64_t n, bool skip)
 {
-    struct tensor_type p = f32(1, n, 0), control = f32(1, CONTROL_ELEMENTS, 0);
-    struct tensor_type scaler = f32(1, SCALER_ELEMENTS, 0), count = {.dtype = DTYPE_I64};
+    struct tensor_type p = f32(1, n, 0, 0, 0), control = f32(1, CONTROL_ELEMENTS, 0, 0, 0);
+    struct tensor_type scaler = f32(1, SCALER_ELEMENTS, 0, 0, 0), count = {.dtype = DTYPE_I64};
     struct op op = {.kind = OP_sgd, .compute = DTYPE_F32, .scaled = true};
     op.sgd.momentum = 0.9;
     parity_compare(t, &(struct subject){.name = skip ? "sgd, skipped" : "sgd, scaled",
@@ -39,28 +33,45 @@ static void optimizers(struct tally *t, int64_t n, bool skip)
                                      .bound = 2e-5});
 }
 
+/* Alone, and with the loss, which the scale leaves as it is. */
 static void loss_gradients(struct tally *t, int64_t n, int64_t c)
 {
-    struct tensor_type x = f32(2, n, c), target = {DTYPE_I64, shape_of(1, &n)};
-    struct tensor_type scaler = f32(1, SCALER_ELEMENTS, 0);
-    struct op op = {.kind = OP_mse_loss_grad, .compute = DTYPE_F32, .loss = {.weight = 0.5}};
-    x.dtype = t->real;
+    struct tensor_type x = real(t, 2, n, c, 0, 0), target = i64(1, n);
+    struct tensor_type scaler = f32(1, SCALER_ELEMENTS, 0, 0, 0), losses = f32(1, 3, 0, 0, 0);
+    struct tensor_type control = f32(1, CONTROL_ELEMENTS, 0, 0, 0);
+    struct op op = {.kind = OP_mse_loss_grad, .compute = DTYPE_F32, .scaled = true};
+    op.loss.weight = 0.5;
     parity_plain(t, "mse_loss_grad, scaled", &op, 3, 1, 1e-6,
                  (struct tensor_type[]){x, x, scaler, x});
     op.kind = OP_cross_entropy_grad;
-    parity_compare(t, &(struct subject){.name = "cross_entropy_grad, scaled",
-                                        .op = op,
-                                        .types = {x, target, scaler, x},
-                                        .reads = 3,
-                                        .writes = 1,
-                                        .limit = {[1] = c},
-                                        .bound = 1e-5});
+    struct subject s = {.name = "cross_entropy_grad, scaled",
+                        .op = op,
+                        .types = {x, target, scaler, x},
+                        .reads = 3,
+                        .writes = 1,
+                        .limit = {[1] = c},
+                        .bound = 1e-5};
+    parity_compare(t, &s);
+    op.kind = OP_mse_loss_grad;
+    op.accumulate = s.op.accumulate = true;
+    parity_plain(t, "mse_loss_grad, loss, scaled", &op, 4, 2, 1e-5,
+                 (struct tensor_type[]){x, x, control, scaler, x, losses});
+    s.name = "cross_entropy_grad, loss, scaled";
+    s.reads = 4;
+    s.writes = 2;
+    s.types[2] = control;
+    s.types[3] = scaler;
+    s.types[4] = x;
+    s.types[5] = losses;
+    parity_compare(t, &s);
 }
 
 void parity_scaled(struct tally *t, int64_t n)
 {
-    struct tensor_type g = f32(1, n, 0), h = f32(2, 3, n), norm = f32(1, NORM_ELEMENTS, 0);
-    struct tensor_type norms = f32(2, 3, NORM_ELEMENTS), scaler = f32(1, SCALER_ELEMENTS, 0);
+    struct tensor_type g = f32(1, n, 0, 0, 0), h = f32(2, 3, n, 0, 0),
+                       norm = f32(1, NORM_ELEMENTS, 0, 0, 0);
+    struct tensor_type norms = f32(2, 3, NORM_ELEMENTS, 0, 0),
+                       scaler = f32(1, SCALER_ELEMENTS, 0, 0, 0);
     struct op op = {.kind = OP_grad_norm, .compute = DTYPE_F32};
     loss_gradients(t, 9, 5);
     loss_gradients(t, 64, 1000);

@@ -32,7 +32,7 @@ static const struct {
      "\"devices\":3,\"strategy\":\"data_parallel\""},
     {norm, ",\"precision\":\"fp16\",\"clip_grad_norm\":1",
      "\"devices\":2,\"strategy\":{\"type\":\"ddp\",\"ddp\":{\"bucket_cap_mb\":0.0002}}"},
-    {mlp, "", "\"devices\":2,\"strategy\":\"model_parallel\""},
+    {mlp, ",\"fusion\":true,\"loss_scale\":8", "\"devices\":2,\"strategy\":\"model_parallel\""},
     {mlp, ",\"accumulate\":2",
      "\"devices\":4,\"mesh\":{\"dp\":2,\"pp\":2},\"strategy\":{\"type\":\"pipeline\"}"},
     {mlp, ",\"clip_grad_norm\":0.5",

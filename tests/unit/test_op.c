@@ -184,6 +184,32 @@ static void test_check_gradients(void)
     UNIT_ASSERT_CONTAINS(check(op_of(OP_relu_grad), READS(F32(4), F32(4)), 2, WRITES(F32(5)), 1),
                          "'gx' of op 'relu_grad': shape is (5), (4)");
     UNIT_ASSERT_CONTAINS(
+        check(op_of(OP_linear_input_grad), READS(F32(20, 5), F32(5, 10), F32(20, 9)), 3,
+              WRITES(F32(20, 10)), 1),
+        "'y' of op 'linear_input_grad': shape is (20, 9), (20, 10) wanted by 'gx'");
+    UNIT_ASSERT_CONTAINS(
+        check(op_of(OP_mse_loss_grad), READS(F32(4), F32(4)), 2, WRITES(F32(4), F32(100)), 2),
+        "op 'mse_loss_grad': 'control' and 'losses' go together, 1 of 2 given");
+    UNIT_ASSERT_CONTAINS(check(op_of(OP_cross_entropy_grad), READS(F32(4, 2), I64(4), F32(5)), 3,
+                               WRITES(F32(4, 2), F32(100)), 2),
+                         "'control' of op 'cross_entropy_grad': (5) has 5 elements, 4 wanted");
+    struct op scaled = op_of(OP_mse_loss_grad);
+    scaled.scaled = true;
+    UNIT_ASSERT_CONTAINS(check(scaled, READS(F32(4), F32(4)), 2, WRITES(F32(4)), 1),
+                         "reads of op 'mse_loss_grad' that is scaled: 2 given, 3 or 4 wanted");
+    UNIT_ASSERT_CONTAINS(check(scaled, READS(F32(4), F32(4), F32(4)), 3, WRITES(F32(4)), 1),
+                         "'scaler' of op 'mse_loss_grad': (4) has 4 elements, 8 wanted");
+    UNIT_ASSERT_CONTAINS(
+        check(scaled, READS(F32(4), F32(4), F32(8)), 3, WRITES(F32(4), F32(100)), 2),
+        "op 'mse_loss_grad': 'control' and 'losses' go together, 1 of 2 given");
+    UNIT_ASSERT_CONTAINS(
+        check(scaled, READS(F32(4), F32(4), F32(8), F32(4)), 4, WRITES(F32(4), F32(100)), 2),
+        "'scaler' of op 'mse_loss_grad': (4) has 4 elements, 8 wanted");
+    scaled.scaled = false;
+    UNIT_ASSERT_CONTAINS(
+        check(scaled, READS(F32(4), F32(4), F32(4), F32(8)), 4, WRITES(F32(4), F32(100)), 2),
+        "reads of op 'mse_loss_grad': 4 given, 2 or 3 wanted");
+    UNIT_ASSERT_CONTAINS(
         check(op_of(OP_embedding_weight_grad), READS(F32(4, 3), I64(5)), 2, WRITES(F32(10, 3)), 1),
         "'gy' of op 'embedding_weight_grad': shape is (4, 3), (5, 3)");
     UNIT_ASSERT_CONTAINS(check(op_of(OP_batch_norm2d_weight_grad),
@@ -236,6 +262,23 @@ static void test_counts(void)
     CU_ASSERT_EQUAL(op_flops(&grad, grad_reads, 2, grad_writes, 1), 2 * 20 * 10 * 5);
     grad.accumulate = true; /* reads what it adds to */
     CU_ASSERT_EQUAL(op_bytes(&grad, grad_reads, 2, grad_writes, 1), 4 * (100 + 200 + 2 * 50));
+
+    linear.linear.relu = true;
+    CU_ASSERT_EQUAL(op_flops(&linear, reads, 3, writes, 1), 2 * 20 * 10 * 5 + 2 * 20 * 5);
+    struct op masked = op_of(OP_linear_input_grad), loss = op_of(OP_mse_loss_grad);
+    struct tensor_type gx = F32(20, 10), pair[] = {F32(20, 5), F32(100)};
+    CU_ASSERT_EQUAL(op_flops(&masked, READS(F32(20, 5), F32(5, 10), gx), 3, &gx, 1),
+                    2 * 20 * 10 * 5 + 200);
+    loss.accumulate = true; /* a slot, and only that, is read and written */
+    CU_ASSERT_EQUAL(op_bytes(&loss, READS(F32(20, 5), F32(20, 5), F32(4)), 3, pair, 2),
+                    4 * (3 * 100 + 4 + 2));
+    CU_ASSERT_EQUAL(op_flops(&loss, READS(F32(20, 5), F32(20, 5), F32(4)), 3, pair, 2), 4 * 100);
+
+    loss.scaled = true;
+    CU_ASSERT_EQUAL(op_bytes(&loss, READS(F32(20, 5), F32(20, 5), F32(4), F32(8)), 4, pair, 2),
+                    4 * (3 * 100 + 4 + 8 + 2));
+    CU_ASSERT_EQUAL(op_flops(&loss, READS(F32(20, 5), F32(20, 5), F32(4), F32(8)), 4, pair, 2),
+                    5 * 100);
 
     struct op conv = op_window(OP_conv2d, 3, 1, 1),
               input_grad = op_window(OP_conv2d_input_grad, 3, 1, 1);

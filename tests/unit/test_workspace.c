@@ -87,6 +87,47 @@ static void batch_norm_wants_its_partial_sums(void)
     CU_ASSERT_TRUE(size_of_norm(OP_batch_norm2d, true, true, 2, 3, 5) > 0);
 }
 
+static size_t sums_of(enum op_kind kind, int writes, int rank, int64_t a, int64_t b, bool last)
+{
+    struct op op = {.kind = kind};
+    struct tensor_type gy = tensor(DTYPE_BF16, rank, a, b, 7, 7);
+    gy.channels_last = last;
+    return op_sums_bytes(&op, &gy, writes);
+}
+
+/* With a library's room for the product, which comes first; the larger of both. */
+static void gradients_of_biases_want_their_slices(void)
+{
+    /* 5 slices of at most 2048 rows, 10 sums each; 2000 rows are one */
+    CU_ASSERT_EQUAL(sums_of(OP_linear_weight_grad, 2, 2, 10000, 10, false), 256);
+    CU_ASSERT_EQUAL(sums_of(OP_linear_weight_grad, 2, 2, 10000, 1000, false), 5 * 4000 + 224);
+    CU_ASSERT_EQUAL(sums_of(OP_linear_weight_grad, 2, 2, 2000, 10, false), 0);
+    CU_ASSERT_EQUAL(sums_of(OP_linear_weight_grad, 1, 2, 10000, 10, false), 0);
+    CU_ASSERT_EQUAL(sums_of(OP_linear, 1, 2, 10000, 10, false), 0);
+    /* 49 positions a picture; row-major ones need none */
+    CU_ASSERT_EQUAL(sums_of(OP_conv2d_weight_grad, 2, 4, 256, 64, true), 7 * 64 * 4);
+    CU_ASSERT_EQUAL(sums_of(OP_conv2d_weight_grad, 2, 4, 256, 64, false), 0);
+    struct workspace_limits none = {0, 0};
+    struct op op = {.kind = OP_linear_weight_grad};
+    struct tensor_type gy = tensor(DTYPE_F32, 2, 10000, 1000, 0, 0);
+    struct tensor_type x = tensor(DTYPE_F32, 2, 10000, 10, 0, 0);
+    struct tensor_type reads[] = {gy, x}, writes[] = {tensor(DTYPE_F32, 2, 1000, 10, 0, 0),
+                                                      tensor(DTYPE_F32, 1, 1000, 0, 0, 0)};
+    CU_ASSERT_EQUAL(op_workspace_bytes(&op, reads, 2, writes, 2, &none), 5 * 4000 + 224);
+    CU_ASSERT_EQUAL(op_workspace_bytes(&op, reads, 2, writes, 2, &limits), 4 << 20);
+}
+
+static void losses_want_a_sum_a_block(void)
+{
+    CU_ASSERT_EQUAL(sums_of(OP_mse_loss_grad, 2, 2, 16, 16, false), 0);
+    CU_ASSERT_EQUAL(sums_of(OP_mse_loss_grad, 2, 2, 257, 1, false), 256);
+    CU_ASSERT_EQUAL(sums_of(OP_mse_loss_grad, 2, 2, 1000, 4096, false), 4096); /* at most */
+    CU_ASSERT_EQUAL(sums_of(OP_mse_loss_grad, 1, 2, 1000, 4096, false), 0);
+    CU_ASSERT_EQUAL(sums_of(OP_cross_entropy_grad, 2, 2, 8, 1000, false), 0);
+    CU_ASSERT_EQUAL(sums_of(OP_cross_entropy_grad, 2, 2, 1000, 10, false), 125 * 4 + 12);
+    CU_ASSERT_EQUAL(sums_of(OP_cross_entropy, 1, 2, 1000, 10, false), 0);
+}
+
 /* The kernels go by these numbers: every vector is in exactly one piece, and their sums have room.
  */
 static void cuts_cover_a_tensor(void)
@@ -258,6 +299,8 @@ static const struct unit_test tests[] = {
      NULL},
     {"small convolutions get less", small_convolutions_get_less, NULL},
     {"batch norm wants its partial sums", batch_norm_wants_its_partial_sums, NULL},
+    {"gradients of biases want their slices", gradients_of_biases_want_their_slices, NULL},
+    {"losses want a sum a block", losses_want_a_sum_a_block, NULL},
     {"cuts cover a tensor", cuts_cover_a_tensor, NULL},
     {"each instruction gets an operand", each_instruction_gets_an_operand, NULL},
     {"streams side by side do not share", streams_side_by_side_do_not_share, NULL},
