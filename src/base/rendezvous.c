@@ -105,16 +105,16 @@ static uint64_t *nonce_in(char *answer, int rank)
     return (uint64_t *)(void *)(answer + sizeof(struct head)) + rank;
 }
 
-/* Reads what the others ask into the answer: how many questions are there, how many ranks never
- * asked, one rank that is missing, and whether anything is new. */
+/* Reads what the others ask into the answer. */
 struct round {
-    int open, never, missing;
+    int open, never;        /* questions that are there; ranks that did not ask so far */
+    int waited_for, absent; /* the first of each */
     bool news;
 };
 
 static struct round look_round(const struct meeting *m, bool *asked, char *answer)
 {
-    struct round round = {.missing = -1};
+    struct round round = {0};
     for (int r = 1; r < m->self->ranks; r++) {
         struct question q;
         char *path = text_format("%s.%d", m->path, r);
@@ -125,10 +125,10 @@ static struct round look_round(const struct meeting *m, bool *asked, char *answe
             round.news = true;
         }
         asked[r] = asked[r] || there;
-        round.open += there;
-        round.never += !asked[r];
-        if (round.missing < 0 && (there || !asked[r]))
-            round.missing = r;
+        if (there && round.open++ == 0)
+            round.waited_for = r;
+        if (!asked[r] && round.never++ == 0)
+            round.absent = r;
     }
     return round;
 }
@@ -145,7 +145,7 @@ static enum rh_status answer_all(const struct meeting *m, bool *asked, char *ans
         if (!pause_until(m->end_seconds))
             return fail(RH_FAILED,
                         "rank 0: rank %d did not come to the rendezvous '%s' within %g s",
-                        round.missing, m->path, m->timeout_seconds);
+                        round.never ? round.absent : round.waited_for, m->path, m->timeout_seconds);
     }
 }
 
