@@ -1,17 +1,12 @@
 #include "backends/cuda/ranks.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <nccl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "backends/cuda/carry.h"
 #include "base/memory.h"
 #include "base/rank.h"
-#include "base/text.h"
 #include "plan/communicators.h"
 
 struct ranks {
@@ -88,53 +83,16 @@ bool ranks_owns(const struct session *s, int worker)
     return !s->ranks || s->ranks->self.rank == worker;
 }
 
-/* ---- the id, by a file: whole or not there ---- */
-static enum rh_status write_id(const char *path, const ncclUniqueId *id)
-{
-    char *part = text_format("%s.part", path);
-    FILE *out = fopen(part, "wb");
-    bool good = out && fwrite(id, sizeof *id, 1, out) == 1;
-    good = out && fclose(out) == 0 && good && rename(part, path) == 0;
-    free(part);
-    return good ? RH_OK
-                : fail(RH_FAILED, "cannot write the rendezvous '%s': %s", path, strerror(errno));
-}
-
-static enum rh_status read_id(const struct ranks *r, const char *path, ncclUniqueId *id)
-{
-    double end = now_seconds() + r->timeout_seconds;
-    FILE *in = NULL;
-    while (!(in = fopen(path, "rb"))) {
-        if (now_seconds() > end)
-            return fail(RH_FAILED, "rank %d: rank 0 did not write '%s' within %g s", r->self.rank,
-                        path, r->timeout_seconds);
-        pause_shortly();
-    }
-    bool good = fread(id, sizeof *id, 1, in) == 1;
-    fclose(in);
-    return good ? RH_OK : fail(RH_FAILED, "rank %d: '%s' is no NCCL id", r->self.rank, path);
-}
-
 static enum rh_status join_world(struct ranks *r)
 {
-    const char *path = getenv("REHEARSE_RENDEZVOUS");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     config.blocking = 0;
-    if (!path)
-        return fail(RH_INVALID, "rank %d of %d: REHEARSE_RENDEZVOUS names no file for NCCL's id",
-                    r->self.rank, r->self.ranks);
-    if (r->self.rank == 0) {
-        NCCL_DO(r, ncclGetUniqueId(&id));
-        RETURN_IF_FAILED(write_id(path, &id));
-    } else {
-        RETURN_IF_FAILED(read_id(r, path, &id));
-    }
-    NCCL_DO(r, ncclCommInitRankConfig(&r->world, r->self.ranks, id, r->self.rank, &config));
-    RETURN_IF_FAILED(settle(r, r->world, "joining"));
     if (r->self.rank == 0)
-        unlink(path); /* all have read it */
-    return RH_OK;
+        NCCL_DO(r, ncclGetUniqueId(&id));
+    RETURN_IF_FAILED(carry_share(&r->self, r->timeout_seconds, &id, sizeof id));
+    NCCL_DO(r, ncclCommInitRankConfig(&r->world, r->self.ranks, id, r->self.rank, &config));
+    return settle(r, r->world, "joining");
 }
 
 static enum rh_status split(struct ranks *r, const struct plan *plan)
@@ -240,6 +198,7 @@ static enum rh_status nccl_type(enum dtype dtype, ncclDataType_t *type)
     case DTYPE_TF32: *type = ncclFloat32; return RH_OK;
     case DTYPE_BF16: *type = ncclBfloat16; return RH_OK;
     case DTYPE_F16: *type = ncclFloat16; return RH_OK;
+    case DTYPE_I32: *type = ncclInt32; return RH_OK;
     case DTYPE_I64: *type = ncclInt64; return RH_OK;
     default: return fail(RH_INVALID, "NCCL does not carry %s here", dtype_name(dtype));
     }

@@ -8,7 +8,7 @@ CUDA = /usr/local/cuda
 ARCH = sm_90
 O = $(BUNDLE)-objects
 
-module_sources := $(filter-out backends/cuda/load.c, $(wildcard backends/cuda/*.c))
+module_sources := $(filter-out backends/cuda/load.c backends/cuda/carry_mpi.c, $(wildcard backends/cuda/*.c))
 program_sources := $(wildcard src/*/*.c kernels/cpu/*.c backends/*.c backends/reference/*.c) backends/cuda/load.c
 program = $(program_sources:%=$O/%.o) $O/xml.o
 library = $(filter-out %/main.c.o, $(program))
