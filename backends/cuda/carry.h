@@ -6,13 +6,12 @@
 
 #include "base/rank.h"
 
-/* Every rank calls it; `data` is given by rank 0 and filled for the others. RH_INVALID where there
- * is no way, and where MPI does not see the ranks that the environment tells of. */
+/* Every rank calls it, any number of times; `data` is given by rank 0 and filled for the others.
+ * MPI is the program rehearse-mpi, started by the first call that needs it: REHEARSE_MPI, or beside
+ * this program, or installed. When this process exits it ends with it, and with a failed process
+ * the whole job. RH_INVALID where there is no such program, or where MPI does not see the ranks
+ * that the environment tells of; RH_FAILED after `timeout_seconds` without an answer. */
 enum rh_status carry_share(const struct rank *self, double timeout_seconds, void *data,
                            size_t bytes);
-
-/* carry_mpi.c or, in a build without MPI, carry_none.c. The first call starts MPI unless the
- * program has; then the end of the process ends it, or the whole job where this rank failed. */
-enum rh_status carry_by_mpi(const struct rank *self, void *data, size_t bytes);
 
 #endif

@@ -8,7 +8,7 @@ CUDA = /usr/local/cuda
 ARCH = sm_90
 O = $(BUNDLE)-objects
 
-module_sources := $(filter-out backends/cuda/load.c backends/cuda/carry_mpi.c, $(wildcard backends/cuda/*.c))
+module_sources := $(filter-out backends/cuda/load.c, $(wildcard backends/cuda/*.c))
 program_sources := $(wildcard src/*/*.c kernels/cpu/*.c backends/*.c backends/reference/*.c) backends/cuda/load.c
 program = $(program_sources:%=$O/%.o) $O/xml.o
 library = $(filter-out %/main.c.o, $(program))
@@ -19,7 +19,7 @@ parity = $(patsubst %, $O/%.o, $(wildcard tests/parity/*.c))
 cases = $(patsubst %, $O/%.o, $(wildcard tests/cuda/*.c))
 
 COMPILE = $(CC) -std=c11 -O2 -fPIC -D_GNU_SOURCE -DHAVE_CUDA -DPACKAGE_VERSION='"bundle"' \
-    -DPKGLIBDIR='"."' -DPKGDATADIR='"."' -DREHEARSE_DATADIR='"."' \
+    -DPKGLIBDIR='"."' -DPKGLIBEXECDIR='"."' -DPKGDATADIR='"."' -DREHEARSE_DATADIR='"."' \
     -I. -Isrc -Itests -isystem $(CUDA)/include -I/usr/include/libxml2 -MMD
 PROGRAM_LIBRARIES = -Wl,--unresolved-symbols=ignore-all -rdynamic -Wl,-rpath,'$$ORIGIN' \
     -L$(BUNDLE) -l:libblas-part.so -l:libcjson.so.1 -ldl -lm -lpthread
