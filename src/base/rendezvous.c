@@ -238,3 +238,18 @@ enum rh_status rendezvous_share(const char *path, const struct rank *self, doubl
         return RH_OK;
     return self->rank == 0 ? give(&m, data) : take(&m, data);
 }
+
+void rendezvous_clear(const char *path, int ranks)
+{
+    static const char *const ends[] = {"", ".part"};
+    for (int i = 0; i < 2; i++) {
+        char *name = text_format("%s%s", path, ends[i]);
+        unlink(name);
+        free(name);
+        for (int r = 1; r < ranks; r++) {
+            name = text_format("%s.%d%s", path, r, ends[i]);
+            unlink(name);
+            free(name);
+        }
+    }
+}

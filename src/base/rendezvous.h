@@ -16,4 +16,7 @@
 enum rh_status rendezvous_share(const char *path, const struct rank *self, double timeout_seconds,
                                 void *data, size_t bytes);
 
+/* Removes what a meeting that was killed left. */
+void rendezvous_clear(const char *path, int ranks);
+
 #endif
