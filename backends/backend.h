@@ -15,19 +15,17 @@ enum fidelity { FIDELITY_FLOWS, FIDELITY_MESSAGES };
 /* How a cluster is opened. Pointers are borrowed until close. */
 struct backend_options {
     struct cluster *cluster;
-    const int
-        *devices; /* global device numbers in worker order: worker w of a plan with g GPUs per
-                     role has devices[w*g] … devices[w*g+g-1], and the host of the first's node */
+    const int *devices; /* global device numbers in worker order: worker w of a plan with g GPUs per
+                           role has devices[w*g] … devices[w*g+g-1], and the host of the first's node */
     int device_count;
     enum launch launch;
     enum fidelity fidelity;
-    bool numbers;         /* compute values too (simulated backends; a real one always does) */
-    bool trace;           /* keep every span of every step, not only what accounting needs */
-    bool fold;            /* simulate equal nodes once where that is exact */
+    bool numbers; /* compute values too (simulated backends; a real one always does) */
+    bool trace;   /* keep every span of every step, not only what accounting needs */
+    bool fold;    /* simulate equal nodes once where that is exact */
     struct board *board;  /* where lists that begin are told; NULL: nobody looks */
     double compute_scale; /* factor on all compute seconds: an experiment's anchor; 1 */
-    double bucket_tensor_seconds; /* added to each OP_bucket_copy, not scaled; < 0: the device
-                                     model's own */
+    double bucket_tensor_seconds; /* added to each OP_bucket_copy, not scaled; < 0: the device model's own */
 };
 
 /* What a device has, for placement and for the memory check. */
@@ -36,8 +34,8 @@ struct device_description {
     char name[64];
 };
 
-/* Fills one fed buffer (USE_INPUT, USE_TARGET, USE_CONTROL) of a worker before a list runs; `data`
- * is dense memory of the buffer's type. */
+/* Fills one fed buffer (USE_INPUT, USE_TARGET, USE_CONTROL) of a worker before a list runs; `data` is
+ * dense memory of the buffer's type. */
 struct backend_feed {
     void *context;
     enum rh_status (*fill)(void *context, int worker, int step, int pass,
@@ -62,9 +60,9 @@ struct backend {
     enum rh_status (*load)(struct session *session, const struct plan *plan);
     enum rh_status (*run)(struct session *session, const struct run_order *order,
                           const struct backend_feed *feed, struct result *result);
-    /* Dense values of a persistent buffer of a worker; `bytes` must be the buffer's. Only with
-     * numbers. Of several ranks all make the same calls: a write is done by the rank that owns the
-     * worker, and a read gives its values to all. */
+    /* Dense values of a persistent buffer of a worker; `bytes` must be the buffer's. Only with numbers.
+     * Of several ranks all make the same calls: a write is done by the rank that owns the worker, and
+     * a read gives its values to all. */
     enum rh_status (*write)(struct session *session, int worker, int buffer, const void *data,
                             size_t bytes);
     enum rh_status (*read)(struct session *session, int worker, int buffer, void *data,
@@ -73,8 +71,7 @@ struct backend {
     void (*close)(struct session *session);
 };
 
-/* All backends built or not, in a fixed order; backend_find fails (RH_INVALID) for unknown names.
- */
+/* All backends built or not, in a fixed order; backend_find fails (RH_INVALID) for unknown names. */
 const struct backend *const *backend_all(int *count);
 enum rh_status backend_find(const char *name, const struct backend **backend);
 

@@ -180,7 +180,10 @@ enum rh_status ranks_wait(struct session *s, cudaEvent_t event)
         enum rh_status status = error == cudaErrorNotReady
                                     ? look_for_errors(s->ranks)
                                     : cuda_failed("waiting for the step", error);
-        if (status == RH_OK && now_seconds() > end)
+        bool late = now_seconds() > end;
+        if (late && board_is_busy(s->options.board))
+            end = now_seconds() + s->ranks->timeout_seconds;
+        else if (status == RH_OK && late)
             status = fail(RH_FAILED, "rank %d: no progress in %g s: another rank is dead or hangs",
                           s->ranks->self.rank, s->ranks->timeout_seconds);
         if (status != RH_OK) {

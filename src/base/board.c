@@ -118,34 +118,35 @@ void board_close(struct board *board)
     free(board);
 }
 
-void board_read(const struct board *board, int rank, struct board_place *place)
+bool board_read(const struct board *board, int rank, struct board_place *place)
 {
     struct shared_place *from = &board->shared->places[rank];
     uint64_t words[LIST_WORDS];
-    uint64_t turn;
-    int tries = 0; /* a rank may have been stopped while it wrote */
-    do {
-        turn = from->turn;
+    bool whole = false;
+    for (int tries = 0; tries < 1000 && !whole; tries++) {
+        uint64_t turn = from->turn;
         place->phase = from->phase;
         place->beats = from->beats;
         place->step = (int)from->step;
         place->waits = from->waits;
         for (int i = 0; i < LIST_WORDS; i++)
             words[i] = from->list[i];
-    } while ((turn % 2 != 0 || turn != from->turn) && ++tries < 1000);
+        whole = turn % 2 == 0 && turn == from->turn;
+    }
     memcpy(place->list, words, sizeof words);
     place->list[BOARD_LIST_BYTES - 1] = '\0';
+    return whole;
 }
 
-static void tell(struct board *board, int step, const char *list, bool waits)
+static void tell(struct board *board, enum board_phase phase, int step, const char *list)
 {
     struct shared_place *to = board->own;
     uint64_t words[LIST_WORDS] = {0};
     strncpy((char *)words, list, sizeof words - 1);
     to->turn++;
-    to->phase = BOARD_RUNNING;
+    to->phase = phase;
     to->step = (uint32_t)step;
-    to->waits = waits;
+    to->waits = false;
     for (int i = 0; i < LIST_WORDS; i++)
         to->list[i] = words[i];
     to->beats++;
@@ -155,13 +156,27 @@ static void tell(struct board *board, int step, const char *list, bool waits)
 void board_tell_step(struct board *board, int step)
 {
     if (board)
-        tell(board, step, "", false);
+        tell(board, BOARD_RUNNING, step, "");
 }
 
 void board_tell_list(struct board *board, const char *list)
 {
     if (board)
-        tell(board, (int)board->own->step, list, false);
+        tell(board, BOARD_RUNNING, (int)board->own->step, list);
+}
+
+void board_tell_busy(struct board *board, const char *work)
+{
+    if (board)
+        tell(board, BOARD_BUSY, (int)board->own->step, work);
+}
+
+bool board_is_busy(const struct board *board)
+{
+    for (int r = 0; board && r < board->shared->ranks; r++)
+        if (board->shared->places[r].phase == BOARD_BUSY)
+            return true;
+    return false;
 }
 
 void board_tell_wait(struct board *board)
@@ -196,4 +211,9 @@ int board_begin_step(struct board *board, int step)
         if (atomic_compare_exchange_weak(&board->shared->course, &course, begun))
             return 0;
     return (course & UINT32_MAX) < begun ? (int)(course >> 32) : 0;
+}
+
+int board_stop_signal(const struct board *board)
+{
+    return (int)(atomic_load(&board->shared->course) >> 32);
 }

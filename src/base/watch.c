@@ -37,9 +37,15 @@ void watch_free(struct watch *w)
     free(w);
 }
 
+static bool is_busy(const struct watched *one)
+{
+    return !one->gone && !one->stopped && one->place.phase == BOARD_BUSY;
+}
+
 void watch_look(struct watch *w, double now)
 {
     bool late = now - w->looked > gap_seconds;
+    bool busy = false;
     w->looked = now;
     for (int r = 0; r < w->ranks; r++) {
         struct watched *one = &w->all[r];
@@ -49,7 +55,11 @@ void watch_look(struct watch *w, double now)
         bool moves = one->place.beats != before.beats || one->place.phase != before.phase;
         if (moves || late)
             one->moved = w->moved = now;
+        busy = busy || is_busy(one);
     }
+    for (int r = 0; r < w->ranks && busy; r++)
+        if (!w->all[r].stopped)
+            w->all[r].moved = w->moved = now;
 }
 
 void watch_set_gone(struct watch *w, int rank)
@@ -72,22 +82,23 @@ static bool stands(const struct watch *w, int rank, double now, double seconds)
 {
     const struct watched *one = &w->all[rank];
     return !one->gone && now - one->moved >= seconds &&
-           (one->place.phase == BOARD_RUNNING || one->stopped);
+           (one->place.phase == BOARD_RUNNING || (one->stopped && one->place.phase != BOARD_ENDED));
 }
 
 bool watch_stuck(const struct watch *w, double now)
 {
     for (int r = 0; r < w->ranks; r++)
-        if (w->all[r].place.phase == BOARD_RUNNING && stands(w, r, now, w->timeout_seconds))
+        if (stands(w, r, now, w->timeout_seconds))
             return true;
     return false;
 }
 
-static int front(const struct watch *w)
+static int front(const struct watch *w, const bool *without)
 {
-    int first = 0;
-    for (int r = 1; r < w->ranks; r++)
-        if (w->all[r].place.beats > w->all[first].place.beats)
+    int first = -1;
+    for (int r = 0; r < w->ranks; r++)
+        if (!(without && without[r]) &&
+            (first < 0 || w->all[r].place.beats > w->all[first].place.beats))
             first = r;
     return first;
 }
@@ -104,8 +115,8 @@ static int hindmost(const struct watch *w, double now, double seconds)
              (one->stopped == worst->stopped && one->place.beats < worst->place.beats)))
             last = r;
     }
-    bool told = last >= 0 &&
-                (w->all[last].stopped || w->all[last].place.beats < w->all[front(w)].place.beats);
+    bool told = last >= 0 && (w->all[last].stopped ||
+                              w->all[last].place.beats < w->all[front(w, NULL)].place.beats);
     return told ? last : -1;
 }
 
@@ -125,39 +136,41 @@ static void add_place(struct text *text, const struct board_place *place, bool w
 char *watch_front(const struct watch *w)
 {
     struct text text = {0};
-    add_place(&text, &w->all[front(w)].place, true);
+    add_place(&text, &w->all[front(w, NULL)].place, true);
     return text.data;
 }
 
 char *watch_blame(const struct watch *w, double now, double seconds)
 {
+    struct text numbers = {0};
     struct text text = {0};
     int worst = hindmost(w, now, seconds);
     int count = 0;
     if (worst < 0)
         return NULL;
     const struct watched *last = &w->all[worst];
-    const struct board_place *first = &w->all[front(w)].place;
+    bool *blamed = memory_new_array((size_t)w->ranks, sizeof *blamed);
     for (int r = 0; r < w->ranks; r++) {
         const struct watched *one = &w->all[r];
-        if (!stands(w, r, now, seconds) || one->stopped != last->stopped ||
-            one->place.beats != last->place.beats)
-            continue;
-        text_add(&text, "%s%d", count++ ? ", " : "", r);
+        blamed[r] = stands(w, r, now, seconds) && one->stopped == last->stopped &&
+                    one->place.beats == last->place.beats;
+        if (blamed[r])
+            text_add(&numbers, "%s%d", count++ ? ", " : "", r);
     }
-    struct text all = {0};
-    text_add(&all, "rank%s %s ", count > 1 ? "s" : "", text.data);
+    text_add(&text, "rank%s %s ", count > 1 ? "s" : "", numbers.data);
     if (last->stopped)
-        text_add(&all, "%s stopped by a signal ", count > 1 ? "were" : "was");
+        text_add(&text, "%s stopped by a signal ", count > 1 ? "were" : "was");
     else
-        text_add(&all, "stopped ");
-    text_add(&all, last->place.step ? "at " : "");
-    add_place(&all, &last->place, true);
-    if (count < w->ranks) {
-        text_add(&all, " (others: ");
-        add_place(&all, first, first->step == last->place.step);
-        text_add(&all, ")");
+        text_add(&text, "stopped ");
+    text_add(&text, last->place.step ? "at " : "");
+    add_place(&text, &last->place, true);
+    int first = front(w, blamed);
+    if (first >= 0) {
+        text_add(&text, " (others: ");
+        add_place(&text, &w->all[first].place, w->all[first].place.step == last->place.step);
+        text_add(&text, ")");
     }
-    free(text.data);
-    return all.data;
+    free(numbers.data);
+    free(blamed);
+    return text.data;
 }

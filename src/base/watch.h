@@ -20,7 +20,8 @@ void watch_set_stopped(struct watch *watch, int rank, bool stopped);
 
 /* When a rank moved last, or the watch began. */
 double watch_moved(const struct watch *watch);
-/* Whether a rank that runs, and has not ended, has made no progress for the time-out. */
+/* Whether one that runs, or that a signal stopped, has made no progress for the time-out. While one
+ * is busy, those that run have time. */
 bool watch_stuck(const struct watch *watch, double now);
 /* Who is behind: "rank 2 stopped at step 5, list 'steady' (others: step 6)", of the ranks that have
  * not moved for `seconds`; NULL if nobody can be told from the others. Freed by the caller. */

@@ -108,7 +108,7 @@ static void end_ranks(struct running *r)
     }
 }
 
-static char *blame(struct running *r, double now, double seconds)
+static void look(struct running *r, double now)
 {
     for (int i = 0; i < r->job->ranks; i++) {
         siginfo_t info = {0};
@@ -117,7 +117,7 @@ static char *blame(struct running *r, double now, double seconds)
                        info.si_pid == r->pids[i];
         watch_set_stopped(r->watch, i, stopped);
     }
-    return watch_blame(r->watch, now, seconds);
+    watch_look(r->watch, now);
 }
 
 /* A rank that fails may have waited for one that hangs: that one is named too. */
@@ -125,7 +125,7 @@ static enum rh_status judge_exit(struct running *r, int rank, int code)
 {
     enum rh_status status =
         code == (int)RH_INVALID || code == (int)RH_OUT_OF_MEMORY ? (enum rh_status)code : RH_FAILED;
-    char *who = blame(r, now_seconds(), r->job->timeout / 2.0);
+    char *who = watch_blame(r->watch, now_seconds(), r->job->timeout / 2.0);
     fail(status, "rank %d ended with exit %d%s%s; the others were ended", rank, code,
          who ? "; " : "", who ? who : "");
     free(who);
@@ -178,17 +178,27 @@ static enum rh_status pass_on(struct running *r, int signal)
     return RH_OK;
 }
 
+/* A signal that a rank got itself ends them all too. */
+static void note_stop(struct running *r)
+{
+    int signal = r->signal ? 0 : board_stop_signal(r->board);
+    if (signal) {
+        r->signal = signal;
+        r->signaled = now_seconds();
+    }
+}
+
 /* A rank that loads or writes its report has no time-out here; when it was told to end, all have
  * one. */
 static enum rh_status check_progress(struct running *r)
 {
     double now = now_seconds();
-    watch_look(r->watch, now);
+    look(r, now);
     double moved = watch_moved(r->watch) > r->signaled ? watch_moved(r->watch) : r->signaled;
     bool late = r->signal && now - moved > r->job->timeout;
     if (!late && !watch_stuck(r->watch, now))
         return RH_OK;
-    char *who = blame(r, now, r->job->timeout);
+    char *who = watch_blame(r->watch, now, r->job->timeout);
     char *front = watch_front(r->watch);
     if (late)
         fail(RH_FAILED, "the job was ended by signal %d (%s), after %d s in which %s%s", r->signal,
@@ -213,6 +223,7 @@ static enum rh_status wait_ranks(struct running *r)
         int signal = sigtimedwait(&r->signals, &info, &second);
         if (signal > 0 && signal != SIGCHLD)
             RETURN_IF_FAILED(pass_on(r, signal));
+        note_stop(r);
         RETURN_IF_FAILED(reap(r));
         if (r->left > 0)
             RETURN_IF_FAILED(check_progress(r));

@@ -176,7 +176,7 @@ enum rh_status values_save(struct values *v, struct session *session, int step)
 {
     int count = 0;
     enum rh_status status = RH_OK;
-    board_tell_list(v->board, "checkpoint");
+    board_tell_busy(v->board, "checkpoint");
     struct named_tensor *tensors = memory_new_array((size_t)v->stored.count + 1, sizeof *tensors);
     for (int i = 0; i < v->stored.count && status == RH_OK; i++)
         if (!is_repeated(&v->stored, i))
