@@ -20,7 +20,7 @@ enum { ENDING_COUNT = sizeof ending / sizeof *ending };
 
 struct running {
     const struct job *job;
-    char folder[64], id[80], board_path[80]; /* what ranks share */
+    char *folder, *id, *board_path; /* what ranks share */
     struct board *board;
     struct watch *watch;
     sigset_t signals;
@@ -200,7 +200,7 @@ static enum rh_status check_progress(struct running *r)
         return RH_OK;
     char *who = watch_blame(r->watch, now, r->job->timeout);
     char *front = watch_front(r->watch);
-    if (late)
+    if (r->signal)
         fail(RH_FAILED, "the job was ended by signal %d (%s), after %d s in which %s%s", r->signal,
              strsignal(r->signal), r->job->timeout, who ? who : "nobody went on from ",
              who ? "" : front);
@@ -257,24 +257,36 @@ static enum rh_status run_ranks(struct running *r)
     return status;
 }
 
+static enum rh_status run_in_folder(struct running *r)
+{
+    const struct job *job = r->job;
+    r->id = text_format("%s/id", r->folder);
+    r->board_path = text_format("%s/board", r->folder);
+    r->pids = memory_new_array((size_t)job->ranks, sizeof *r->pids);
+    enum rh_status status = board_create(r->board_path, job->ranks, &r->board);
+    if (status == RH_OK) {
+        r->watch = watch_new(r->board, job->ranks, job->timeout, now_seconds());
+        status = run_ranks(r);
+        watch_free(r->watch);
+        board_close(r->board);
+        unlink(r->board_path);
+    }
+    rendezvous_clear(r->id, job->ranks);
+    free(r->pids);
+    free(r->id);
+    free(r->board_path);
+    return status;
+}
+
 enum rh_status job_run(const struct job *job)
 {
-    struct running r = {.job = job, .folder = "/tmp/rehearse-XXXXXX"};
-    if (!mkdtemp(r.folder))
-        return fail(RH_FAILED, "cannot make a folder '%s': %s", r.folder, strerror(errno));
-    snprintf(r.id, sizeof r.id, "%s/id", r.folder);
-    snprintf(r.board_path, sizeof r.board_path, "%s/board", r.folder);
-    r.pids = memory_new_array((size_t)job->ranks, sizeof *r.pids);
-    enum rh_status status = board_create(r.board_path, job->ranks, &r.board);
-    if (status == RH_OK) {
-        r.watch = watch_new(r.board, job->ranks, job->timeout, now_seconds());
-        status = run_ranks(&r);
-        watch_free(r.watch);
-        board_close(r.board);
-        unlink(r.board_path);
-    }
-    rendezvous_clear(r.id, job->ranks);
+    const char *folder = getenv("TMPDIR");
+    struct running r = {.job = job};
+    r.folder = text_format("%s/rehearse-XXXXXX", folder && *folder ? folder : "/tmp");
+    enum rh_status status = mkdtemp(r.folder) ? run_in_folder(&r)
+                                              : fail(RH_FAILED, "cannot make a folder '%s': %s",
+                                                     r.folder, strerror(errno));
     rmdir(r.folder);
-    free(r.pids);
+    free(r.folder);
     return status;
 }

@@ -1,5 +1,5 @@
 /* `rehearse launch`: the same command in N processes of this machine, each with its rank in the
- * environment. The first that fails ends the others. */
+ * environment. */
 #include <stdlib.h>
 #include <string.h>
 
