@@ -91,6 +91,8 @@ static void add_compute(cJSON *object, const struct role *role, const struct ins
     cJSON_AddItemToObject(
         object, "writes",
         views_json(role, in->compute.view_first + in->compute.read_count, in->compute.write_count));
+    if (in->compute.workspace >= 0)
+        cJSON_AddItemToObject(object, "workspace", view_json(role, in->compute.workspace));
 }
 
 static void add_collect(cJSON *object, const struct role *role, const struct instruction *in)

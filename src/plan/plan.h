@@ -51,6 +51,7 @@ enum buffer_use {
     USE_STATE,     /* index */
     USE_OPTIMIZER, /* index = parameter, slot 0 momentum or m, 1 v; index -1: the step count */
     USE_GRADIENT,  /* index = parameter */
+    USE_SCALER,    /* fp32[SCALER_ELEMENTS]; index 0: fixed, 1: its scale changes */
     USE_TENSOR     /* index = the caller's number (comm/) */
 };
 
@@ -154,6 +155,7 @@ struct instruction {
         struct {
             struct op op;
             int view_first, read_count, write_count; /* role->views: reads, then writes */
+            int workspace; /* view, set by plan_add_workspace; -1: none. Written, never read */
         } compute;
         struct {
             int from, to;  /* views; same element count and type size. Queued on `stream`, a stream of

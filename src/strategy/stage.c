@@ -1,4 +1,4 @@
-#include "strategy/stage.h"
+#include "strategy/scaler.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -216,6 +216,7 @@ void stage_init(struct stage *stage, struct plan *plan, int role,
                             .variance = new_indices(parameters),
                             .count = new_indices(gpus + 1),
                             .control = new_indices(gpus + 1),
+                            .scaler = NOT_HERE,
                             .control_host = NOT_HERE,
                             .control_now = new_views(gpus + 1),
                             .state_values = new_indices(gpus + 1),
@@ -248,6 +249,7 @@ void stage_init(struct stage *stage, struct plan *plan, int role,
     add_inputs(stage, rows, axis);
     if (stage->target_device != NOT_HERE)
         add_control(stage, stage->target_device);
+    scaler_add(stage);
 }
 
 void stage_free(struct stage *stage)
@@ -386,6 +388,7 @@ struct graph_options stage_graph_options(const struct strategy_request *request,
                                   .loss_sum = training->loss_sum,
                                   .precision = training->precision,
                                   .training = true,
+                                  .scaled = training->scaling.loss_scale > 0,
                                   .channels_last = training->channels_last,
                                   .loss_slots = training->steps};
 }

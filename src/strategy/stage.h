@@ -25,6 +25,7 @@ struct stage {
     struct view *state;                      /* per state */
     int *momentum, *variance;                /* per parameter: buffers, -1 */
     int *count, *control;                    /* per local device: buffers, -1 */
+    int scaler, scaler_device;               /* buffer, -1: gradients are neither scaled nor clipped */
     int control_host;                        /* buffer, -1 when fed on the devices */
     struct view *control_now;         /* per local device: this list's control, stage_begin */
     int *state_values, *state_counts; /* per local device: flat buffers, -1 */
@@ -92,7 +93,8 @@ void pass_node(struct pass *pass, const struct node *node);
 void stage_span(struct stage *stage, struct writer *writer, int device, const char *name,
                 bool begin);
 
-/* One optimizer instruction for each device with parameters. */
+/* One optimizer instruction for each device with parameters, behind the norm of all gradients where
+ * they are scaled or clipped. */
 void stage_optimizer(struct stage *stage, struct writer *writer);
 
 /* Makes a transient buffer of the writer's list. */

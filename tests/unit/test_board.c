@@ -290,18 +290,20 @@ static void test_places_are_whole(void)
             board_tell_list(own, "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb");
         }
     }
-    int whole = 0;
-    for (int i = 0; i < 3000; i++) {
+    alarm(120);
+    for (int whole = 0; whole < 300;) {
         struct board_place place;
-        if (!board_read(board, 0, &place))
+        if (!board_read(board, 0, &place) || !place.list[0]) {
+            sched_yield();
             continue;
+        }
         whole++;
-        wrong += place.list[0] && (place.list[0] != place.list[35] || place.list[36]);
+        wrong += place.list[0] != place.list[35] || place.list[36];
     }
+    alarm(0);
     kill(writer, SIGKILL);
     waitpid(writer, NULL, 0);
     CU_ASSERT_EQUAL(wrong, 0);
-    CU_ASSERT_TRUE(whole > 0);
     drop_board(board);
 }
 
