@@ -105,6 +105,7 @@ static enum rh_status split(struct ranks *r, const struct plan *plan)
 enum rh_status ranks_join(struct session *s)
 {
     struct rank self;
+    double timeout_seconds = 0;
     RETURN_IF_FAILED(rank_read(&self));
     if (self.ranks == 1 || s->worker_count == 1)
         return RH_OK;
@@ -112,10 +113,10 @@ enum rh_status ranks_join(struct session *s)
         return fail(RH_INVALID,
                     "the plan has %d workers; the job has %d ranks, and needs one a worker",
                     s->worker_count, self.ranks);
-    const char *timeout = getenv("REHEARSE_TIMEOUT");
+    RETURN_IF_FAILED(rank_timeout(&timeout_seconds));
     s->ranks = memory_new(sizeof *s->ranks);
     s->ranks->self = self;
-    s->ranks->timeout_seconds = timeout && atof(timeout) > 0 ? atof(timeout) : 20;
+    s->ranks->timeout_seconds = timeout_seconds;
     RETURN_IF_FAILED(join_world(s->ranks));
     RETURN_IF_FAILED(split(s->ranks, s->plan));
     return messages_make(s);

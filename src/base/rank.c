@@ -63,6 +63,22 @@ enum rh_status rank_read(struct rank *rank)
     return RH_OK;
 }
 
+enum rh_status rank_timeout(double *seconds)
+{
+    const char *text = getenv("REHEARSE_TIMEOUT");
+    char *end = NULL;
+    *seconds = 20;
+    if (!text)
+        return RH_OK;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value > 0 && value < 1e6))
+        return fail(RH_INVALID,
+                    "bad 'REHEARSE_TIMEOUT' in the environment: '%s'; seconds above 0 are expected",
+                    text);
+    *seconds = value;
+    return RH_OK;
+}
+
 int rank_is_first(void)
 {
     struct rank rank;

@@ -14,6 +14,9 @@ struct rank {
  * (a step's; a batch script is one process). Fails (RH_INVALID) on what is no rank, and on half a
  * pair. Where nothing says the local rank, it is the rank. */
 enum rh_status rank_read(struct rank *rank);
+/* How long a rank waits for the others: REHEARSE_TIMEOUT, else 20. RH_INVALID where it is no number
+ * of seconds above 0. */
+enum rh_status rank_timeout(double *seconds);
 /* Whether this process speaks for the job: prints, and writes files. A bad environment: yes. */
 int rank_is_first(void);
 

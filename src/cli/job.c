@@ -132,10 +132,17 @@ static enum rh_status judge_exit(struct running *r, int rank, int code)
     return status;
 }
 
+static enum rh_status ended_by(int signal)
+{
+    return fail(RH_FAILED, "the job was ended by signal %d (%s)", signal, strsignal(signal));
+}
+
 /* After a signal was passed on, ranks fail because they stop; one that died of it leaves the others
  * waiting. */
 static enum rh_status judge(struct running *r, int rank, int state)
 {
+    if (WIFSIGNALED(state) && WTERMSIG(state) == r->signal)
+        return ended_by(r->signal);
     if (WIFSIGNALED(state))
         return fail(RH_FAILED, "rank %d was ended by signal %d (%s); the others were ended", rank,
                     WTERMSIG(state), strsignal(WTERMSIG(state)));
@@ -156,11 +163,6 @@ static enum rh_status reap(struct running *r)
         RETURN_IF_FAILED(judge(r, i, state));
     }
     return RH_OK;
-}
-
-static enum rh_status ended_by(int signal)
-{
-    return fail(RH_FAILED, "the job was ended by signal %d (%s)", signal, strsignal(signal));
 }
 
 /* Ranks that train agree on a step after which they save and end; others end as they do. */

@@ -30,8 +30,6 @@ static enum rh_status run(int argc, char **argv)
                      &arguments, 1, argc > 0 ? argc : 1);
     if (status == RH_OK && (job.ranks < 1 || job.ranks > 1024))
         status = fail(RH_INVALID, "launch: -n %d: 1 to 1024 ranks are expected", job.ranks);
-    if (status == RH_OK && job.timeout < 1)
-        status = fail(RH_INVALID, "launch: --timeout %d: seconds from 1 are expected", job.timeout);
     if (status == RH_OK) {
         char program[] = "rehearse";
         job.command = memory_new_array((size_t)arguments.count + 2, sizeof *job.command);

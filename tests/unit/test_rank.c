@@ -125,12 +125,41 @@ static void test_half_a_pair(void)
     expect("SLURM_STEP_NUM_TASKS=4", 0, 1, 0);
 }
 
+static void expect_timeout(const char *text, double wanted)
+{
+    double seconds = -1;
+    setenv("REHEARSE_TIMEOUT", text, 1);
+    CU_ASSERT_EQUAL(rank_timeout(&seconds), wanted > 0 ? RH_OK : RH_INVALID);
+    if (wanted > 0) {
+        UNIT_ASSERT_NEAR(seconds, wanted, 0);
+    } else {
+        UNIT_ASSERT_CONTAINS(fail_message(), "bad 'REHEARSE_TIMEOUT' in the environment: '");
+    }
+}
+
+static void test_timeout(void)
+{
+    double seconds = -1;
+    unsetenv("REHEARSE_TIMEOUT");
+    CU_ASSERT_EQUAL(rank_timeout(&seconds), RH_OK);
+    UNIT_ASSERT_NEAR(seconds, 20, 0);
+    expect_timeout("5", 5);
+    expect_timeout("0.5", 0.5);
+    expect_timeout("0", 0);
+    expect_timeout("-3", 0);
+    expect_timeout("", 0);
+    expect_timeout("5s", 0);
+    expect_timeout("nan", 0);
+    unsetenv("REHEARSE_TIMEOUT");
+}
+
 int main(void)
 {
     const struct unit_test tests[] = {
         {"alone", test_alone, NULL},           {"each launcher", test_each_launcher, NULL},
         {"local rank", test_local_rank, NULL}, {"which launcher is believed", test_order, NULL},
         {"bad values", test_bad_values, NULL}, {"half a pair", test_half_a_pair, NULL},
+        {"time-out", test_timeout, NULL},
     };
     return UNIT_MAIN("rank", tests);
 }
