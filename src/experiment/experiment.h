@@ -45,6 +45,7 @@ struct experiment {
     const struct backend *backend;
     enum launch launch;
     enum fidelity fidelity;
+    char *plan_path; /* an edited plan in place of the one that the strategy writes; NULL */
     double anchor_seconds;        /* measured single-GPU step; 0: none */
     double bucket_tensor_seconds; /* overrides the device's; < 0: the device's own */
 };

@@ -244,6 +244,7 @@ void experiment_close(struct experiment *e)
     free(e->name);
     free(e->init_path);
     free(e->save_path);
+    free(e->plan_path);
     free(e->resume_path);
     data_source_free(&e->source);
     free(e->devices);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "experiment/edited.h"
 #include "experiment/place.h"
 #include "plan/check.h"
 #include "plan/fuse.h"
@@ -146,8 +147,14 @@ enum rh_status place_build(const struct experiment *e, struct strategy_plan *pla
     free(where);
     if (status != RH_OK)
         return status;
-    if (e->training.fusion)
+    if (e->training.fusion && !e->plan_path)
         plan_fuse(plan->plan);
+    if (e->plan_path)
+        status = edited_read(e->plan_path, e->model, plan);
+    if (status != RH_OK) {
+        strategy_plan_free(plan);
+        return status;
+    }
     struct workspace_limits limits = workspace_limits_of(e);
     plan_add_workspace(plan->plan, &limits);
     status = plan_check(plan->plan);

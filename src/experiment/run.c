@@ -205,7 +205,7 @@ static enum rh_status reference(const struct experiment *e, struct outcome *outc
     single.device_count = 1;
     single.dp = single.pp = 0;
     single.training.steps = 3;
-    single.save_path = single.resume_path = NULL;
+    single.save_path = single.resume_path = single.plan_path = NULL;
     single.save_every = 0;
     single.batch = single_share(e);
     outcome->single_batch = single.batch;

@@ -231,6 +231,8 @@ int role_add_list(struct plan *plan, int role, const char *name);
 /* bytes and offset are set here; `buffer.name` is copied. */
 int role_add_buffer(struct plan *plan, int role, struct buffer buffer);
 
+/* A dense window at an offset, in the order of the type's memory format. */
+struct view view_dense(int buffer, int64_t offset, const struct tensor_type *type);
 struct view view_of(const struct role *role, int buffer); /* the whole buffer, as its type lies */
 /* Rows [first, first + count) of dimension `dim`. */
 struct view view_narrow(struct view view, int dim, int64_t first, int64_t count);
