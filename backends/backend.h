@@ -3,6 +3,7 @@
 #ifndef REHEARSE_BACKENDS_BACKEND_H
 #define REHEARSE_BACKENDS_BACKEND_H
 
+#include "base/board.h"
 #include "plan/plan.h"
 #include "plan/result.h"
 #include "plan/run.h"
@@ -22,6 +23,7 @@ struct backend_options {
     bool numbers; /* compute values too (simulated backends; a real one always does) */
     bool trace;   /* keep every span of every step, not only what accounting needs */
     bool fold;    /* simulate equal nodes once where that is exact */
+    struct board *board;  /* where lists that begin are told; NULL: nobody looks */
     bool unchecked_memory; /* a test's own switch: load lets the device refuse what does not fit */
     double compute_scale; /* factor on all compute seconds: an experiment's anchor; 1 */
     double bucket_tensor_seconds; /* added to each OP_bucket_copy, not scaled; < 0: the device model's own */

@@ -203,7 +203,8 @@ static enum rh_status transfer(void *context, const struct untimed_end *from,
 {
     struct issuing *i = context;
     struct session *s = i->s;
-    if (s->ranks)
+    bool own = from->worker == to->worker && ranks_owns(s, to->worker); /* to itself */
+    if (s->ranks && !own)
         return ranks_transfer(s, from, to);
     const cudaStream_t streams[2] = {stream_of(s, to->worker, to->stream),
                                      stream_of(s, from->worker, from->stream)};

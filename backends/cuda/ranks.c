@@ -1,39 +1,17 @@
 #include "backends/cuda/ranks.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <nccl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "backends/cuda/carry.h"
+#include "backends/cuda/communicators.h"
 #include "base/memory.h"
-#include "base/rank.h"
-#include "base/text.h"
-#include "plan/communicators.h"
 
-struct ranks {
-    struct rank self;
-    double timeout_seconds;
-    ncclComm_t world;
-    struct communicator_use *uses;
-    ncclComm_t *communicators; /* per use; NULL: this rank is in no instance, or alone */
-    int count;
-};
-
-static enum rh_status nccl_failed(const struct ranks *r, const char *what, ncclResult_t error)
+enum rh_status ranks_failed(const struct ranks *r, const char *what, ncclResult_t error)
 {
     return fail(RH_FAILED, "rank %d: %.60s: %s (%.200s)", r->self.rank, what,
                 ncclGetErrorString(error), ncclGetLastError(r->world));
 }
-#define NCCL_DO(ranks, call)                                                                       \
-    do {                                                                                           \
-        ncclResult_t error_ = (call);                                                              \
-        if (error_ != ncclSuccess && error_ != ncclInProgress)                                     \
-            return nccl_failed(ranks, #call, error_);                                              \
-    } while (0)
 
 static double now_seconds(void)
 {
@@ -48,8 +26,8 @@ static void pause_shortly(void)
     nanosleep(&t, NULL);
 }
 
-/* Communicators do not block: a call may go on in the background, and a dead rank is no hang. */
-static enum rh_status settle(const struct ranks *r, ncclComm_t communicator, const char *what)
+/* A call may go on in the background, and a dead rank is no hang. */
+enum rh_status ranks_settle(const struct ranks *r, ncclComm_t communicator, const char *what)
 {
     double end = now_seconds() + r->timeout_seconds;
     ncclResult_t state = ncclInProgress;
@@ -58,7 +36,7 @@ static enum rh_status settle(const struct ranks *r, ncclComm_t communicator, con
         if (state == ncclSuccess)
             return RH_OK;
         if (state != ncclInProgress)
-            return nccl_failed(r, what, state);
+            return ranks_failed(r, what, state);
         if (now_seconds() > end)
             return fail(RH_FAILED, "rank %d: %s: no answer of the others within %g s", r->self.rank,
                         what, r->timeout_seconds);
@@ -96,53 +74,16 @@ int ranks_communicators(const struct session *s)
     return count;
 }
 
-/* ---- the id, by a file: whole or not there ---- */
-static enum rh_status write_id(const char *path, const ncclUniqueId *id)
-{
-    char *part = text_format("%s.part", path);
-    FILE *out = fopen(part, "wb");
-    bool good = out && fwrite(id, sizeof *id, 1, out) == 1;
-    good = out && fclose(out) == 0 && good && rename(part, path) == 0;
-    free(part);
-    return good ? RH_OK
-                : fail(RH_FAILED, "cannot write the rendezvous '%s': %s", path, strerror(errno));
-}
-
-static enum rh_status read_id(const struct ranks *r, const char *path, ncclUniqueId *id)
-{
-    double end = now_seconds() + r->timeout_seconds;
-    FILE *in = NULL;
-    while (!(in = fopen(path, "rb"))) {
-        if (now_seconds() > end)
-            return fail(RH_FAILED, "rank %d: rank 0 did not write '%s' within %g s", r->self.rank,
-                        path, r->timeout_seconds);
-        pause_shortly();
-    }
-    bool good = fread(id, sizeof *id, 1, in) == 1;
-    fclose(in);
-    return good ? RH_OK : fail(RH_FAILED, "rank %d: '%s' is no NCCL id", r->self.rank, path);
-}
-
 static enum rh_status join_world(struct ranks *r)
 {
-    const char *path = getenv("REHEARSE_RENDEZVOUS");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     config.blocking = 0;
-    if (!path)
-        return fail(RH_INVALID, "rank %d of %d: REHEARSE_RENDEZVOUS names no file for NCCL's id",
-                    r->self.rank, r->self.ranks);
-    if (r->self.rank == 0) {
-        NCCL_DO(r, ncclGetUniqueId(&id));
-        RETURN_IF_FAILED(write_id(path, &id));
-    } else {
-        RETURN_IF_FAILED(read_id(r, path, &id));
-    }
-    NCCL_DO(r, ncclCommInitRankConfig(&r->world, r->self.ranks, id, r->self.rank, &config));
-    RETURN_IF_FAILED(settle(r, r->world, "joining"));
     if (r->self.rank == 0)
-        unlink(path); /* all have read it */
-    return RH_OK;
+        NCCL_DO(r, ncclGetUniqueId(&id));
+    RETURN_IF_FAILED(carry_share(&r->self, r->timeout_seconds, &id, sizeof id));
+    NCCL_DO(r, ncclCommInitRankConfig(&r->world, r->self.ranks, id, r->self.rank, &config));
+    return ranks_settle(r, r->world, "joining");
 }
 
 static enum rh_status split(struct ranks *r, const struct plan *plan)
@@ -154,9 +95,9 @@ static enum rh_status split(struct ranks *r, const struct plan *plan)
         int key = communicators_rank(plan, group, r->self.rank);
         int color = key < 0 ? NCCL_SPLIT_NOCOLOR : communicators_color(plan, group, r->self.rank);
         NCCL_DO(r, ncclCommSplit(r->world, color, key < 0 ? 0 : key, &r->communicators[i], NULL));
-        RETURN_IF_FAILED(settle(r, r->world, "splitting"));
+        RETURN_IF_FAILED(ranks_settle(r, r->world, "splitting"));
         if (r->communicators[i])
-            RETURN_IF_FAILED(settle(r, r->communicators[i], "splitting"));
+            RETURN_IF_FAILED(ranks_settle(r, r->communicators[i], "splitting"));
     }
     return RH_OK;
 }
@@ -164,6 +105,7 @@ static enum rh_status split(struct ranks *r, const struct plan *plan)
 enum rh_status ranks_join(struct session *s)
 {
     struct rank self;
+    double timeout_seconds = 0;
     RETURN_IF_FAILED(rank_read(&self));
     if (self.ranks == 1 || s->worker_count == 1)
         return RH_OK;
@@ -171,12 +113,13 @@ enum rh_status ranks_join(struct session *s)
         return fail(RH_INVALID,
                     "the plan has %d workers; the job has %d ranks, and needs one a worker",
                     s->worker_count, self.ranks);
-    const char *timeout = getenv("REHEARSE_TIMEOUT");
+    RETURN_IF_FAILED(rank_timeout(&timeout_seconds));
     s->ranks = memory_new(sizeof *s->ranks);
     s->ranks->self = self;
-    s->ranks->timeout_seconds = timeout && atof(timeout) > 0 ? atof(timeout) : 20;
+    s->ranks->timeout_seconds = timeout_seconds;
     RETURN_IF_FAILED(join_world(s->ranks));
-    return split(s->ranks, s->plan);
+    RETURN_IF_FAILED(split(s->ranks, s->plan));
+    return messages_make(s);
 }
 
 static void drop(struct session *s, bool abort)
@@ -196,6 +139,7 @@ void ranks_leave(struct session *s)
     if (!s->ranks)
         return;
     drop(s, false);
+    messages_drop(s);
     free(s->ranks->communicators);
     free(s->ranks->uses);
     free(s->ranks);
@@ -211,7 +155,7 @@ static enum rh_status look_for_errors(const struct ranks *r)
             continue;
         NCCL_DO(r, ncclCommGetAsyncError(c, &state));
         if (state != ncclSuccess && state != ncclInProgress)
-            return nccl_failed(r, "a peer failed", state);
+            return ranks_failed(r, "a peer failed", state);
     }
     return RH_OK;
 }
@@ -230,7 +174,10 @@ enum rh_status ranks_wait(struct session *s, cudaEvent_t event)
         enum rh_status status = error == cudaErrorNotReady
                                     ? look_for_errors(s->ranks)
                                     : cuda_failed("waiting for the step", error);
-        if (status == RH_OK && now_seconds() > end)
+        bool late = now_seconds() > end;
+        if (late && board_is_busy(s->options.board))
+            end = now_seconds() + s->ranks->timeout_seconds;
+        else if (status == RH_OK && late)
             status = fail(RH_FAILED, "rank %d: no progress in %g s: another rank is dead or hangs",
                           s->ranks->self.rank, s->ranks->timeout_seconds);
         if (status != RH_OK) {
@@ -248,6 +195,7 @@ static enum rh_status nccl_type(enum dtype dtype, ncclDataType_t *type)
     case DTYPE_TF32: *type = ncclFloat32; return RH_OK;
     case DTYPE_BF16: *type = ncclBfloat16; return RH_OK;
     case DTYPE_F16: *type = ncclFloat16; return RH_OK;
+    case DTYPE_I32: *type = ncclInt32; return RH_OK;
     case DTYPE_I64: *type = ncclInt64; return RH_OK;
     default: return fail(RH_INVALID, "NCCL does not carry %s here", dtype_name(dtype));
     }
@@ -263,7 +211,7 @@ static const struct role *role_of(const struct session *s, int worker)
     return &s->plan->roles[s->workers[worker].role];
 }
 
-static ncclComm_t find(const struct ranks *r, int group, const char *stream)
+ncclComm_t ranks_find(const struct ranks *r, int group, const char *stream)
 {
     return r->communicators[communicators_find(r->uses, r->count, group, stream)];
 }
@@ -290,7 +238,7 @@ enum rh_status ranks_collect(struct session *s, const struct untimed_member *mem
     void *to = get ? view_pointer(s, r->self.rank, get) : NULL;
     size_t n = (size_t)shape_elements(&any->type.shape);
     cudaStream_t stream = s->workers[r->self.rank].streams[part->stream];
-    ncclComm_t c = find(r, in->collect.group, role->streams[part->stream].name);
+    ncclComm_t c = ranks_find(r, in->collect.group, role->streams[part->stream].name);
     ncclRedOp_t op = nccl_reduction(in->collect.reduce);
     ncclDataType_t type = ncclChar;
     RETURN_IF_FAILED(nccl_type(any->type.dtype, &type));
@@ -306,54 +254,13 @@ enum rh_status ranks_collect(struct session *s, const struct untimed_member *mem
         break;
     default: NCCL_DO(r, ncclAlltoAll(from, to, n / (size_t)count, type, c, stream)); break;
     }
-    return settle(r, c, in->name);
-}
-
-/* Every rank sees all messages in one order, so that one call a message cannot deadlock. The group
- * of a message is found by its end's instruction. */
-static int group_of(const struct session *s, const struct untimed_end *end)
-{
-    const struct role *role = role_of(s, end->worker);
-    for (int l = 0; l < role->list_count; l++)
-        for (int i = 0; i < role->lists[l].count; i++) {
-            const struct instruction *in = &role->lists[l].instructions[i];
-            for (int k = 0; in->kind == INSTRUCTION_EXCHANGE && k < in->exchange.message_count; k++)
-                if (role->messages[in->exchange.message_first + k].view == end->view)
-                    return in->exchange.group;
-        }
-    return -1;
-}
-
-enum rh_status ranks_transfer(struct session *s, const struct untimed_end *from,
-                              const struct untimed_end *to)
-{
-    const struct ranks *r = s->ranks;
-    bool sends = from->worker == r->self.rank;
-    if (!sends && to->worker != r->self.rank)
-        return RH_OK;
-    const struct untimed_end *mine = sends ? from : to;
-    const struct untimed_end *other = sends ? to : from;
-    const struct role *role = role_of(s, mine->worker);
-    const struct view *view = &role->views[mine->view];
-    int group = group_of(s, mine);
-    ncclComm_t c = find(r, group, role->streams[mine->stream].name);
-    int peer = communicators_rank(s->plan, group, other->worker);
-    cudaStream_t stream = s->workers[mine->worker].streams[mine->stream];
-    size_t bytes = type_bytes(&view->type);
-    void *at = view_pointer(s, mine->worker, view);
-    if (!view_is_dense(view))
-        return fail(RH_INVALID, "a message of a strided view does not go to another rank");
-    if (sends)
-        NCCL_DO(r, ncclSend(at, bytes, ncclChar, peer, c, stream));
-    else
-        NCCL_DO(r, ncclRecv(at, bytes, ncclChar, peer, c, stream));
-    return settle(r, c, "message");
+    return ranks_settle(r, c, in->name);
 }
 
 /* ---- values of all ranks ---- */
 static enum rh_status finish(struct session *s)
 {
-    RETURN_IF_FAILED(settle(s->ranks, s->ranks->world, "sharing values"));
+    RETURN_IF_FAILED(ranks_settle(s->ranks, s->ranks->world, "sharing values"));
     CUDA_DO(cudaEventRecord(s->join, s->origin));
     return ranks_wait(s, s->join);
 }

@@ -59,9 +59,11 @@ static enum rh_status run_pass(struct session *s, const struct backend_feed *fee
 {
     float milliseconds = 0;
     RETURN_IF_FAILED(feed_all(s, feed, step, pass));
+    board_tell_list(s->options.board, s->plan->roles[0].lists[list].name);
     CUDA_DO(cudaEventRecord(clock->begin, s->origin));
     RETURN_IF_FAILED(issue_list(s, list));
     CUDA_DO(cudaEventRecord(clock->end, s->origin));
+    board_tell_wait(s->options.board);
     RETURN_IF_FAILED(ranks_wait(s, clock->end));
     CUDA_DO(cudaEventElapsedTime(&milliseconds, clock->begin, clock->end));
     RETURN_IF_FAILED(timeline_read(s, list, step, clock->seconds, clock->begin, result));

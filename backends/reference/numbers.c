@@ -13,6 +13,7 @@
 
 struct numbers {
     const struct plan *plan;
+    struct board *board;
     struct areas areas;
     struct cpu_tensor *tensors; /* operands of the op that runs */
     int tensor_capacity;
@@ -22,8 +23,8 @@ enum rh_status numbers_new(const struct backend_options *options, const struct p
                            struct numbers **out)
 {
     struct numbers *n = memory_new(sizeof *n);
-    (void)options;
     n->plan = plan;
+    n->board = options->board;
     enum rh_status status = areas_new(plan, &n->areas);
     if (status != RH_OK) {
         free(n);
@@ -77,6 +78,7 @@ static enum rh_status compute(void *context, int worker, const struct instructio
     }
     enum rh_status status = RH_OK;
     int opened = 0;
+    board_beat(n->board);
     while (opened < count && status == RH_OK) {
         status = open_operand(n, worker, in, &views[opened], &n->tensors[opened]);
         opened += status == RH_OK;
@@ -203,6 +205,7 @@ enum rh_status numbers_run(struct numbers *n, const struct run_order *order,
         for (int k = 0; k < entry->repeat && step < order->steps; k++) {
             areas_poison(&n->areas);
             RETURN_IF_FAILED(feed_all(n, feed, step, pass++));
+            board_tell_list(n->board, n->plan->roles[0].lists[entry->list].name);
             RETURN_IF_FAILED(untimed_run(n->plan, &n->plan->mesh, entry->list, &hooks));
             if (entry->ends_step) {
                 step++;

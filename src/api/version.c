@@ -28,6 +28,7 @@ static void print_libraries(FILE *out)
         {"SimGrid", FOUND_SIMGRID}, {"cJSON", FOUND_CJSON},  {"libxml2", FOUND_XML},
         {"OpenBLAS", FOUND_BLAS},   {"CUDA", FOUND_TOOLKIT}, {"cuBLASLt", FOUND_CUBLASLT},
         {"cuDNN", FOUND_CUDNN},     {"NCCL", FOUND_NCCL},    {"NVTX", FOUND_NVTX},
+        {"MPI", FOUND_MPI},
     };
     const char *before = "built with ";
     for (int without = 0; without < 2; without++) {

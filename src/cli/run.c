@@ -33,6 +33,7 @@ static enum rh_status run_one(struct platform *platform, const struct run_argume
 {
     cJSON *json = NULL;
     struct experiment *experiment = NULL;
+    struct board *board = NULL;
     struct outcome outcome;
     struct rank rank;
     RETURN_IF_FAILED(rank_read(&rank));
@@ -40,11 +41,18 @@ static enum rh_status run_one(struct platform *platform, const struct run_argume
                                      arguments->settings.count, &json));
     RETURN_IF_FAILED(experiment_open(platform, json, &experiment));
     experiment->plan_path = text_copy(arguments->plan);
+    enum rh_status status = board_open(&rank, &board);
+    if (status != RH_OK) {
+        experiment_close(experiment);
+        return status;
+    }
     struct run_options options = {.numbers = arguments->numbers,
                                   .trace = arguments->trace != NULL,
                                   .no_fold = arguments->no_fold,
-                                  .stop_on_signal = rank.ranks == 1};
-    enum rh_status status = experiment_run(experiment, &options, &outcome);
+                                  .stop_on_signal = rank.ranks == 1 || board,
+                                  .board = board};
+    status = experiment_run(experiment, &options, &outcome);
+    board_close(board);
     if (status == RH_OK && !rank_is_first()) {
         outcome_free(&outcome); /* rank 0 tells */
     } else if (status == RH_OK) {

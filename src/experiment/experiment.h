@@ -4,6 +4,7 @@
 #define REHEARSE_EXPERIMENT_EXPERIMENT_H
 
 #include "backends/backend.h"
+#include "base/board.h"
 #include "data/dataset.h"
 #include "experiment/learning_rate.h"
 #include "strategy/strategy.h"
@@ -63,8 +64,10 @@ struct run_options {
     bool no_fold;
     bool ignore_memory; /* run although it does not fit: for references */
     /* SIGTERM and SIGINT end a run with numbers after the step, with a checkpoint if train.save is
-     * given, and RH_FAILED. For programs that own their signals; not where several ranks run. */
+     * given, and RH_FAILED. For programs that own their signals; of several ranks only those that
+     * share a board, which then stop before the same step. */
     bool stop_on_signal;
+    struct board *board; /* where a rank says what it does; NULL: nobody looks */
 };
 
 /* What a run gave, with what is needed to print it. */

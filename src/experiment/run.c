@@ -39,6 +39,7 @@ static enum rh_status run_numbers(const struct run *run, struct session *session
     enum rh_status status = values_open(&values, e, run->plan, run->checkpoint);
     values.session = session;
     values.stop = run->stop;
+    values.board = run->options->board;
     if (status == RH_OK)
         status = values_write(&values, session);
     if (status == RH_OK)
@@ -77,6 +78,7 @@ static enum rh_status run_plan(const struct run *run, struct result *result)
                                       .numbers = with_numbers(run),
                                       .trace = run->options->trace,
                                       .fold = !run->options->no_fold,
+                                      .board = run->options->board,
                                       .unchecked_memory = memory_unchecked(),
                                       .compute_scale = run->compute_scale,
                                       .bucket_tensor_seconds = e->bucket_tensor_seconds};

@@ -190,6 +190,7 @@ enum rh_status values_save(struct values *v, struct session *session, int step)
 {
     int count = 0;
     enum rh_status status = RH_OK;
+    board_tell_busy(v->board, "checkpoint");
     struct named_tensor *tensors = memory_new_array((size_t)v->stored.count + 1, sizeof *tensors);
     for (int i = 0; i < v->stored.count && status == RH_OK; i++)
         if (!is_repeated(&v->stored, i))
@@ -200,6 +201,17 @@ enum rh_status values_save(struct values *v, struct session *session, int step)
         free(tensors[i].data);
     free(tensors);
     return status;
+}
+
+/* The signal because of which the next step does not begin, or 0: the same for all ranks. */
+static int signal_before(const struct values *v, int done)
+{
+    int signal = v->stop ? stop_asked(v->stop) : 0;
+    if (!v->stop || !v->board)
+        return signal;
+    if (signal)
+        board_ask_stop(v->board, signal);
+    return board_begin_step(v->board, done - v->first_step);
 }
 
 /* What became of the loss's scale: any worker knows it. */
@@ -224,7 +236,7 @@ static enum rh_status read_scaler(struct values *v, struct result *result)
 static enum rh_status check_stop(struct values *v, int done, bool saved)
 {
     const struct experiment *e = v->experiment;
-    int signal = v->stop ? stop_asked(v->stop) : 0;
+    int signal = signal_before(v, done);
     if (!signal)
         return RH_OK;
     if (e->save_path && !saved)
@@ -246,6 +258,7 @@ static enum rh_status begin_step(struct values *v, int step)
     v->begun = step;
     if (v->stop)
         stop_arm(v->stop);
+    board_tell_step(v->board, done + 1);
     bool due = step > 0 && every > 0 && done % every == 0;
     if (due)
         RETURN_IF_FAILED(values_save(v, v->session, done));

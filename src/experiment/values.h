@@ -20,6 +20,7 @@ struct values {
     int begun;               /* the last step of this run that began; -1 */
     struct session *session; /* set by the caller before the run */
     struct stop *stop;       /* NULL: signals act as ever */
+    struct board *board;     /* shared by all ranks; NULL: none */
 };
 
 enum rh_status values_open(struct values *values, const struct experiment *experiment,

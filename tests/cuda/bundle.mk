@@ -20,7 +20,7 @@ cases = $(patsubst %, $O/%.o, $(filter-out %/product.c, $(wildcard tests/cuda/*.
 products = $(filter $O/backends/cuda/product% %/matmul.c.o %/search.c.o, $(module))
 
 COMPILE = $(CC) -std=c11 -O2 -fPIC -D_GNU_SOURCE -DHAVE_CUDA -DPACKAGE_VERSION='"bundle"' \
-    -DPKGLIBDIR='"."' -DPKGDATADIR='"."' -DREHEARSE_DATADIR='"."' \
+    -DPKGLIBDIR='"."' -DPKGLIBEXECDIR='"."' -DPKGDATADIR='"."' -DREHEARSE_DATADIR='"."' \
     -I. -Isrc -Itests -isystem $(CUDA)/include -I/usr/include/libxml2 -MMD
 PROGRAM_LIBRARIES = -Wl,--unresolved-symbols=ignore-all -rdynamic -Wl,-rpath,'$$ORIGIN' \
     -L$(BUNDLE) -l:libblas-part.so -l:libcjson.so.1 -ldl -lm -lpthread
