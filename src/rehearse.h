@@ -33,7 +33,7 @@ const char *rh_version(void);
 struct rh_cluster;
 
 /* `cluster` is a name ("dgx-1v-32gb"), a path, or a JSON object as in an experiment; `devices` how
- * many of its GPUs are used; `backend` "simgrid" (NULL), "reference" or "cuda". */
+ * many of its GPUs are used, all of one node; `backend` "simgrid" (NULL), "reference" or "cuda". */
 enum rh_status rh_cluster_open(const char *cluster, int devices, const char *backend,
                                struct rh_cluster **out);
 void rh_cluster_close(struct rh_cluster *cluster); /* after its tensors */

@@ -91,6 +91,8 @@ static void test_open_errors(void)
     UNIT_ASSERT_CONTAINS(rh_error(), "9 devices are asked for; cluster 'dgx-1v-32gb' has 8");
     CU_ASSERT_EQUAL(rh_cluster_open("{\"node\":", 1, "reference", &cluster), RH_INVALID);
     UNIT_ASSERT_CONTAINS(rh_error(), "is not JSON");
+    CU_ASSERT_EQUAL(rh_cluster_open("dgx-1v", 12, "reference", &cluster), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), "device 8 is on another node; a process has the 8 GPUs");
     rh_cluster_close(NULL);
     CU_ASSERT_TRUE(strlen(rh_version()) > 0);
 }
