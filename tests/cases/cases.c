@@ -219,6 +219,7 @@ static void run_case(const struct case_entry *entry, struct counts *counts)
     for (int i = 0; i < state.tensor_count; i++)
         rh_tensor_free(state.tensors[i]);
     state.tensor_count = 0;
+    live_close_all();
     training_free_all();
     counts->failed += state.failures > 0;
     counts->skipped += state.failures == 0 && state.skipped;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 
 const char *const model_wx = "{\"name\":\"wx\",\"input\":[1],\"layers\":[{\"name\":\"w\",\"op\":"
@@ -12,6 +13,12 @@ enum { MOST_RUNS = 64, MOST_BATCHES = 16 };
 static struct {
     struct trained *runs[MOST_RUNS];
     int count;
+    struct {
+        struct platform *platform;
+        struct experiment *experiment;
+        struct strategy_plan plan;
+    } plans[MOST_RUNS];
+    int plan_count;
 } kept;
 
 void training_free_all(void)
@@ -21,6 +28,12 @@ void training_free_all(void)
         free(kept.runs[i]);
     }
     kept.count = 0;
+    for (int i = 0; i < kept.plan_count; i++) {
+        strategy_plan_free(&kept.plans[i].plan);
+        experiment_close(kept.plans[i].experiment);
+        platform_close(kept.plans[i].platform);
+    }
+    kept.plan_count = 0;
 }
 
 static int64_t or_one(int64_t number)
@@ -41,7 +54,10 @@ static void write_data(const struct case_training *t, const char *path)
         struct named_tensor *target = &tensors[2 * b + 1];
         input->name = text_format("input.%d", b);
         input->type = (struct tensor_type){t->indices ? DTYPE_I64 : DTYPE_F32,
-                                           {t->indices ? 1 : 2, {t->rows, columns}}};
+                                           {t->indices    ? 1
+                                            : t->pictures ? 4
+                                                          : 2,
+                                            {t->rows, columns, 1, 1}}};
         input->data = t->indices ? (void *)(uintptr_t)(t->indices + b * t->rows)
                                  : (void *)(uintptr_t)(t->inputs + b * t->rows * columns);
         target->name = text_format("target.%d", b);
@@ -60,7 +76,9 @@ static void write_data(const struct case_training *t, const char *path)
 
 static void write_init(const struct case_training *t, const char *path)
 {
-    struct named_tensor tensors[6];
+    static int64_t zero;
+    static char counter[] = "bn.num_batches_tracked";
+    struct named_tensor tensors[7];
     int count = 0;
     for (; count < 6 && t->init[count].name; count++) {
         const struct case_values *v = &t->init[count];
@@ -73,19 +91,29 @@ static void write_init(const struct case_training *t, const char *path)
         tensors[count++] =
             (struct named_tensor){name, {DTYPE_F32, {2, {1, 1}}}, (void *)(uintptr_t)&t->w};
     }
+    if (strncmp(tensors[0].name, "bn.", 3) == 0)
+        tensors[count++] = (struct named_tensor){counter, {.dtype = DTYPE_I64}, &zero};
     CHECK_OK(safetensors_write(path, tensors, count));
 }
 
-static char *experiment_text(const struct case_training *t, const char *folder)
+char *training_text(const struct case_training *t, const char *folder)
 {
+    if (!folder)
+        return text_format("{\"name\":\"case\",\"model\":%s,\"data\":{\"batch\":%lld},\"train\":{"
+                           "\"loss\":%s,\"optimizer\":%s%s},\"cluster\":\"dgx-1v-32gb\",%s}",
+                           t->model ? t->model : model_wx, (long long)t->rows,
+                           t->loss ? t->loss : "\"mse\"",
+                           t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}",
+                           t->train ? t->train : "", t->rest);
     return text_format(
-        "{\"name\":\"case\",\"model\":%s,\"data\":{\"batch\":%lld,\"source\":{\"file\":\"%s/"
+        "{\"name\":\"case\",\"model\":%s,\"data\":{\"batch\":%lld,\"resident\":%s,\"source\":{"
+        "\"file\":\"%s/"
         "data\"}},"
         "\"train\":{\"loss\":%s,\"optimizer\":%s,\"steps\":%d,\"init\":\"%s/init\",\"save\":\"%s/"
         "saved\"%s},\"cluster\":\"dgx-1v-32gb\",\"backend\":\"%s\",%s}",
-        t->model ? t->model : model_wx, (long long)t->rows, folder, t->loss ? t->loss : "\"mse\"",
-        t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}", (int)or_one(t->steps), folder,
-        folder, t->train ? t->train : "", case_backend(), t->rest);
+        t->model ? t->model : model_wx, (long long)t->rows, t->resident ? "true" : "false", folder,
+        t->loss ? t->loss : "\"mse\"", t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}",
+        (int)or_one(t->steps), folder, folder, t->train ? t->train : "", case_backend(), t->rest);
 }
 
 static void run_text(struct trained *trained, const char *text, int steps)
@@ -105,29 +133,43 @@ static void run_text(struct trained *trained, const char *text, int steps)
     rh_experiment_close(experiment);
 }
 
-const struct trained *case_train(const struct case_training *t)
+void training_files(const struct case_training *t, char folder[32])
 {
-    static const char *const files[] = {"data", "init", "saved"};
-    char folder[] = "/tmp/rehearse-case-XXXXXX";
     char path[64];
-    case_require(kept.count < MOST_RUNS && mkdtemp(folder), "a scratch folder", __FILE__, __LINE__);
-    struct trained *trained = memory_new(sizeof *trained);
-    kept.runs[kept.count++] = trained;
+    snprintf(folder, 32, "/tmp/rehearse-case-XXXXXX");
+    case_require(mkdtemp(folder) != NULL, "a scratch folder", __FILE__, __LINE__);
     snprintf(path, sizeof path, "%s/data", folder);
     write_data(t, path);
     snprintf(path, sizeof path, "%s/init", folder);
     write_init(t, path);
-    char *text = experiment_text(t, folder);
-    run_text(trained, text, (int)or_one(t->steps));
-    free(text);
-    snprintf(path, sizeof path, "%s/saved", folder);
-    if (trained->status == RH_OK && safetensors_read(path, &trained->saved) != RH_OK)
-        trained->status = RH_FAILED;
+}
+
+void training_remove(const char *folder)
+{
+    static const char *const files[] = {"data", "init", "saved"};
+    char path[64];
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         unlink(path);
     }
     rmdir(folder);
+}
+
+const struct trained *case_train(const struct case_training *t)
+{
+    char folder[32];
+    char path[64];
+    case_require(kept.count < MOST_RUNS, "room for runs", __FILE__, __LINE__);
+    training_files(t, folder);
+    struct trained *trained = memory_new(sizeof *trained);
+    kept.runs[kept.count++] = trained;
+    char *text = training_text(t, folder);
+    run_text(trained, text, (int)or_one(t->steps));
+    free(text);
+    snprintf(path, sizeof path, "%s/saved", folder);
+    if (trained->status == RH_OK && safetensors_read(path, &trained->saved) != RH_OK)
+        trained->status = RH_FAILED;
+    training_remove(folder);
     return trained;
 }
 
@@ -165,4 +207,73 @@ double trained_value(const struct trained *trained, const char *name, int64_t in
 double trained_w(const struct trained *trained)
 {
     return trained_value(trained, "w.weight", 0);
+}
+
+const struct strategy_plan *case_plan(const struct case_training *t)
+{
+    struct platform *platform = NULL;
+    struct experiment *experiment = NULL;
+    cJSON *json = NULL;
+    char *text = training_text(t, NULL);
+    enum rh_status status = json_read_text("case", text, &json);
+    free(text);
+    CHECK_OK(status);
+    CHECK_OK(platform_open(&platform));
+    CHECK_OK(experiment_open(platform, json, &experiment));
+    case_require(kept.plan_count < MOST_RUNS, "room for plans", __FILE__, __LINE__);
+    kept.plans[kept.plan_count].platform = platform;
+    kept.plans[kept.plan_count].experiment = experiment;
+    CHECK_OK(experiment_plan(experiment, &kept.plans[kept.plan_count].plan));
+    return &kept.plans[kept.plan_count++].plan;
+}
+
+static double bytes_of(const struct role *role, const struct instruction *in)
+{
+    const struct part *part = NULL;
+    switch (in->kind) {
+    case INSTRUCTION_COPY: return (double)type_bytes(&role->views[in->copy.from].type);
+    case INSTRUCTION_COLLECT:
+        part = &role->parts[in->collect.part_first];
+        return (double)type_bytes(&role->views[part->send >= 0 ? part->send : part->receive].type);
+    case INSTRUCTION_EXCHANGE:
+        return (double)type_bytes(
+            &role->views[role->messages[in->exchange.message_first].view].type);
+    default: return 0;
+    }
+}
+
+static double add_up(const struct strategy_plan *plan, const char *list, enum instruction_kind kind,
+                     const char *name, int *count)
+{
+    double bytes = 0;
+    *count = 0;
+    for (int r = 0; r < plan->plan->role_count; r++) {
+        const struct role *role = &plan->plan->roles[r];
+        for (int l = 0; l < role->list_count; l++) {
+            const struct list *here = &role->lists[l];
+            for (int i = 0; (!list || strcmp(here->name, list) == 0) && i < here->count; i++) {
+                const struct instruction *in = &here->instructions[i];
+                if (in->kind != kind || strncmp(in->name, name, strlen(name)) != 0)
+                    continue;
+                bytes += bytes_of(role, in);
+                ++*count;
+            }
+        }
+    }
+    return bytes;
+}
+
+int plan_count(const struct strategy_plan *plan, const char *list, enum instruction_kind kind,
+               const char *name)
+{
+    int count = 0;
+    add_up(plan, list, kind, name, &count);
+    return count;
+}
+
+double plan_bytes(const struct strategy_plan *plan, const char *list, enum instruction_kind kind,
+                  const char *name)
+{
+    int count = 0;
+    return add_up(plan, list, kind, name, &count);
 }

@@ -5,6 +5,8 @@
 
 #include "cases/cases.h"
 
+#include "experiment/experiment.h"
+
 /* y = w x, one weight without bias. */
 extern const char *const model_wx;
 
@@ -29,6 +31,8 @@ struct case_training {
     int batches;                           /* 0: 1 */
     const float *inputs, *targets;
     const int64_t *labels, *indices; /* instead of targets, inputs */
+    bool pictures;                   /* a sample is (columns, 1, 1) */
+    bool resident;                   /* the batch is on the device already */
 };
 
 struct trained {
@@ -50,6 +54,33 @@ double trained_w(const struct trained *trained);
     case_check_not_trained((training), (part), __FILE__, __LINE__)
 void case_check_not_trained(const struct case_training *training, const char *part,
                             const char *file, int line);
+/* The plan of the same training, checked; freed when the case ends. */
+const struct strategy_plan *case_plan(const struct case_training *training);
+/* Of all lists called `list`, or of all (NULL): instructions of a kind whose name begins so. */
+int plan_count(const struct strategy_plan *plan, const char *list, enum instruction_kind kind,
+               const char *name);
+/* Bytes of one part of the collectives, or of the copies, whose name begins so. */
+double plan_bytes(const struct strategy_plan *plan, const char *list, enum instruction_kind kind,
+                  const char *name);
+/* A training with every worker at hand: values can be set before the run and read after it. Closed
+ * when the case ends. */
+struct live;
+struct live *live_open(const struct case_training *training);
+/* One element of a worker's parameter, gradient, statistics (index 0, element by element) or
+ * losses. */
+void live_write(struct live *live, int worker, enum buffer_use use, int index, float value);
+void live_run(struct live *live);
+double live_read(struct live *live, int worker, enum buffer_use use, int index, int64_t element);
+/* Seconds of the last step. */
+double live_seconds(const struct live *live, int step);
+void live_close_all(void);
+
 void training_free_all(void);
+
+/* For live.c: a scratch folder with the training's files, the experiment that reads them, and the
+ * end of it. */
+void training_files(const struct case_training *training, char folder[32]);
+char *training_text(const struct case_training *training, const char *folder);
+void training_remove(const char *folder);
 
 #endif
