@@ -193,5 +193,3 @@ CASE(D18, "a cap of 1 given: 35 buckets, the first of 8,196,000 bytes")
         .loss = "\"cross_entropy\""};
     CHECK(plan_bytes(case_plan(&t), "steady", INSTRUCTION_COLLECT, "bucket 0") == 8196000);
 }
-
-NOT_YET(D19, "find_unused: buckets in registration order, never rebuilt", "find_unused_parameters")

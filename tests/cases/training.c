@@ -101,7 +101,8 @@ char *training_text(const struct case_training *t, const char *folder)
     if (!folder)
         return text_format("{\"name\":\"case\",\"model\":%s,\"data\":{\"batch\":%lld},\"train\":{"
                            "\"loss\":%s,\"optimizer\":%s%s},\"cluster\":\"dgx-1v-32gb\",%s}",
-                           t->model ? t->model : model_wx, (long long)t->rows,
+                           t->model ? t->model : model_wx,
+                           (long long)(t->batch ? t->batch : t->rows),
                            t->loss ? t->loss : "\"mse\"",
                            t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}",
                            t->train ? t->train : "", t->rest);
@@ -111,9 +112,10 @@ char *training_text(const struct case_training *t, const char *folder)
         "data\"}},"
         "\"train\":{\"loss\":%s,\"optimizer\":%s,\"steps\":%d,\"init\":\"%s/init\",\"save\":\"%s/"
         "saved\"%s},\"cluster\":\"dgx-1v-32gb\",\"backend\":\"%s\",%s}",
-        t->model ? t->model : model_wx, (long long)t->rows, t->resident ? "true" : "false", folder,
-        t->loss ? t->loss : "\"mse\"", t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}",
-        (int)or_one(t->steps), folder, folder, t->train ? t->train : "", case_backend(), t->rest);
+        t->model ? t->model : model_wx, (long long)(t->batch ? t->batch : t->rows),
+        t->resident ? "true" : "false", folder, t->loss ? t->loss : "\"mse\"",
+        t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}", (int)or_one(t->steps), folder,
+        folder, t->train ? t->train : "", case_backend(), t->rest);
 }
 
 static void run_text(struct trained *trained, const char *text, int steps)

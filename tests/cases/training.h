@@ -28,6 +28,7 @@ struct case_training {
     float w;                    /* of model_wx, if `init` is empty */
     /* batches of `rows` samples, one after the other, taken in turn; NULL targets: zeros */
     int64_t rows, columns, target_columns; /* 0: 1 */
+    int64_t batch;                         /* of one pass; 0: rows */
     int batches;                           /* 0: 1 */
     const float *inputs, *targets;
     const int64_t *labels, *indices; /* instead of targets, inputs */
