@@ -131,16 +131,26 @@ CASE(C12, "a given tensor on the host: wrong place, with its index")
     CHECK_VALUES(out[0], 0, 0, 0);
 }
 
+DIFFERS(C13, "another element type is converted where copies are used, and fails with NCCL",
+        "broadcast into tensors of another type is refused")
 CASE(C13, "a given tensor of another shape: wrong shape, with its index")
 {
     struct rh_tensor *x = one_two_three(0);
     struct rh_tensor *out[2] = {case_tensor(1, DIMS(3), NULL), case_tensor(2, DIMS(1, 3), NULL)};
     CHECK_REFUSED(rh_broadcast_into(x, out, 2, NULL), "output 1 has shape (1, 3), expected (3)");
+    out[1] = case_integers(2, 3, (const int64_t[]){0, 0, 0});
+    CHECK_REFUSED(rh_broadcast_into(x, out, 2, NULL), "output 1 is int64, the source fp32");
 }
 
+DIFFERS(C14,
+        "negative devices are refused, but a host tensor scattered to -1 gives a view of itself",
+        "refused everywhere, but for the host as destination of `to`, `copy` and gather")
 CASE(C14, "to device -1: refused")
 {
     struct rh_tensor *out[1];
+    int pieces = 0;
+    CHECK_REFUSED(rh_scatter(one_two_three(RH_HOST), DEVICES(-1), NULL, 0, out, &pieces, NULL),
+                  "device -1");
     CHECK_REFUSED(rh_broadcast(one_two_three(0), DEVICES(-1), out, NULL), "device -1");
     CHECK_REFUSED(rh_broadcast(one_two_three(0), DEVICES(-2), out, NULL), "device -2");
     CHECK(out[0] == NULL);

@@ -199,6 +199,9 @@ CASE(C28, "ResNet-50's 161 parameters, reduce: 13 pieces")
                  NULL);
 }
 
+DIFFERS(C29,
+        "a device listed twice gets an alias of the first one's tensors, or of its flat buffer",
+        "each entry but the first has memory of its own")
 CASE(C29, "results of one piece are tensors of their own: writing one leaves its neighbours")
 {
     struct rh_tensor *in[3] = {vector(0, 2, VALUES(1, 2)), vector(0, 1, VALUES(3)),
@@ -209,6 +212,10 @@ CASE(C29, "results of one piece are tensors of their own: writing one leaves its
     CHECK_VALUES(out[3], 1, 2);
     CHECK_VALUES(out[4], 0);
     CHECK_VALUES(out[5], 4, 5, 6);
+    CHECK_VALUES(in[1], 3);
+    broadcast(in, 3, DEVICES(0, 0), 0, out);
+    CHECK(!rh_tensor_same(out[4], in[1]));
+    CHECK_OK(rh_tensor_write(out[4], VALUES(0), 4));
     CHECK_VALUES(in[1], 3);
 }
 

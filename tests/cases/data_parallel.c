@@ -165,7 +165,12 @@ CASE(P13, "the same on one GPU: 0.25 and 1.066667")
 DOES_NOT_APPLY(P14, "an attribute that a module changes in forward is lost",
                "layers have no code and no attributes")
 DIFFERS(P15, "batch tensors of different length: the longer one silently loses its rows", "refused")
-NOT_YET(P15, "two inputs of different length", "models with two inputs")
+CASE(P15, "a batch of 4 rows and targets of 2")
+{
+    struct case_training t = on(4, four);
+    t.target_rows = 2;
+    CHECK_NOT_TRAINED(&t, "'input.0' has 4 rows, 'target.0' has 2");
+}
 
 DIFFERS(P16, "one row and a keyword on 2 GPUs: the second replica fails for want of an argument",
         "one device is used")
@@ -228,7 +233,19 @@ CASE(P21, "the same with weight decay, and on one GPU")
     refuse_unused(single);
 }
 
-NOT_YET(P22, "a batch of no rows", "-")
+DIFFERS(P22, "a batch of no rows: each device gets an empty piece and runs", "refused")
+CASE(P22, "a batch of no rows")
+{
+    struct rh_experiment *experiment = NULL;
+    struct rh_result *result = NULL;
+    CHECK_OK(
+        rh_experiment_open("{\"model\":\"toy\",\"data\":{\"batch\":0},\"cluster\":\"dgx-1v-32gb\","
+                           "\"devices\":2,\"strategy\":\"data_parallel\"}",
+                           &experiment));
+    CHECK_REFUSED(rh_experiment_run(experiment, 0, &result), "batch");
+    rh_experiment_close(experiment);
+}
+
 DOES_NOT_APPLY(P23, "outputs nested in lists and dictionaries are gathered as such",
                "a model has one output tensor")
 DOES_NOT_APPLY(P24, "dictionaries with 1 and 2 keys cannot be gathered",

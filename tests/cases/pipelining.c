@@ -386,7 +386,6 @@ CASE(Q29, "DDP over stages, 8 microbatches: one all-reduce a bucket and step")
 }
 
 NOT_YET(Q30, "tables that are wrong: four refusals", "schedules given as tables")
-NOT_YET(Q31, "a table that waits for itself: no progress, no hang", "schedules given as tables")
 
 DIFFERS(Q32, "the first step infers shapes by an extra forward, which batch norm counts: 5",
         "shapes are known from the plan: 4")

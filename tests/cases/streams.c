@@ -1,4 +1,5 @@
-/* T9 … T12, C65, C66: operands, streams and copies, on plans written by hand. */
+/* T9 … T12, C65, C66, D54, Q31: operands, streams, copies and messages, on plans written by hand.
+ */
 #include "api/tensor.h"
 #include "backends/backend.h"
 #include "cases/cases.h"
@@ -190,4 +191,71 @@ CASE(C66, "a copy on a stream that is named; the consumer must wait for it")
     write_copy(&h.writer, h.side[1], "copy", whole(&h, 0), there);
     write_scaled(&h, h.main[1], there, whole(&h, 1), 1, 0);
     CHECK_REFUSED(hand_check(&h), "race");
+}
+
+/* Two workers of different roles, each with a stream and a tensor. */
+static struct plan *two_roles(const char *axis, int stream[2], int buffer[2], int *group)
+{
+    struct mesh mesh = {.axis_count = 1, .size = {2}};
+    snprintf(mesh.axis[0], sizeof mesh.axis[0], "%s", axis);
+    struct plan *plan = plan_new("hand", &mesh, 0);
+    *group = plan_add_group(plan, axis, 1, 0, NULL);
+    for (int r = 0; r < 2; r++) {
+        struct buffer x = {.name = "x",
+                           .type = {DTYPE_F32, {1, {4}}},
+                           .purpose = PURPOSE_COMMUNICATION,
+                           .lifetime = LIFETIME_PERSISTENT,
+                           .list = -1,
+                           .index = -1};
+        role_init(plan, r, plan_text(plan, "rank %d", r), 1);
+        stream[r] = role_add_stream(plan, r, "communication", 0);
+        buffer[r] = role_add_buffer(plan, r, x);
+        role_add_list(plan, r, "list");
+    }
+    return plan;
+}
+
+DIFFERS(D54, "ranks with different numbers of batches hang until a time-out",
+        "collectives that not all members reach are found before anything runs")
+CASE(D54, "one rank reduces twice, the other once: refused, with the collective's name")
+{
+    int stream[2];
+    int buffer[2];
+    int group = 0;
+    struct plan *plan = two_roles("dp", stream, buffer, &group);
+    for (int r = 0; r < 2; r++) {
+        struct writer w = {plan, r, 0, WORK_COMMUNICATION, -1};
+        struct view x = view_of(&plan->roles[r], buffer[r]);
+        struct collect_part part = {stream[r], &x, &x};
+        write_collect(&w, "bucket 0", COLLECTIVE_ALL_REDUCE, REDUCE_SUM, group, 0, 0, &part, 1);
+        if (r == 0)
+            write_collect(&w, "bucket 1", COLLECTIVE_ALL_REDUCE, REDUCE_SUM, group, 0, 0, &part, 1);
+    }
+    enum rh_status status = plan_check(plan);
+    plan_free(plan);
+    CHECK_REFUSED(status, "bucket 1");
+}
+
+CASE(Q31, "stages that wait for each other's first message: no progress, and no hang")
+{
+    int stream[2];
+    int buffer[2];
+    int group = 0;
+    struct plan *plan = two_roles("pp", stream, buffer, &group);
+    for (int r = 0; r < 2; r++) {
+        struct writer w = {plan, r, 0, WORK_COMMUNICATION, -1};
+        struct exchange_message receive = {.stream = stream[r],
+                                           .peer = {false, 1 - r},
+                                           .name = r ? "forward" : "backward",
+                                           .view = view_of(&plan->roles[r], buffer[r])};
+        struct exchange_message send = receive;
+        send.send = true;
+        send.name = r ? "backward" : "forward";
+        write_exchange(&w, r ? "receive forward" : "receive backward", group, &receive, 1);
+        write_exchange(&w, r ? "send backward" : "send forward", group, &send, 1);
+    }
+    enum rh_status status = plan_check(plan);
+    plan_free(plan);
+    CHECK_REFUSED(status, "receive");
+    CHECK(strstr(rh_error(), "deadlock") != NULL);
 }

@@ -61,8 +61,9 @@ static void write_data(const struct case_training *t, const char *path)
         input->data = t->indices ? (void *)(uintptr_t)(t->indices + b * t->rows)
                                  : (void *)(uintptr_t)(t->inputs + b * t->rows * columns);
         target->name = text_format("target.%d", b);
-        target->type = (struct tensor_type){t->labels ? DTYPE_I64 : DTYPE_F32,
-                                            {t->labels ? 1 : 2, {t->rows, target_columns}}};
+        target->type = (struct tensor_type){
+            t->labels ? DTYPE_I64 : DTYPE_F32,
+            {t->labels ? 1 : 2, {t->target_rows ? t->target_rows : t->rows, target_columns}}};
         target->data = t->labels    ? (void *)(uintptr_t)(t->labels + b * t->rows)
                        : t->targets ? (void *)(uintptr_t)(t->targets + b * t->rows * target_columns)
                                     : zeros;

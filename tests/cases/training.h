@@ -29,6 +29,7 @@ struct case_training {
     /* batches of `rows` samples, one after the other, taken in turn; NULL targets: zeros */
     int64_t rows, columns, target_columns; /* 0: 1 */
     int64_t batch;                         /* of one pass; 0: rows */
+    int64_t target_rows;                   /* 0: rows */
     int batches;                           /* 0: 1 */
     const float *inputs, *targets;
     const int64_t *labels, *indices; /* instead of targets, inputs */
