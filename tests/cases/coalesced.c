@@ -229,6 +229,13 @@ CASE(C30, "([1, 2], [3]) and ([10, 20], [30]): [11, 22] and [33]")
     CHECK_VALUES(out[1], 33);
     CHECK(rh_tensor_device(out[0]) == 0);
     CHECK_VALUES(a[0], 1, 2);
+    struct rh_tensor *const *lists[2] = {a, b};
+    CHECK_OK(rh_reduce_add_coalesced(lists, (const int[]){2, 2}, 2, 1, 0, out, NULL));
+    case_keep_all(out, 2);
+    CHECK_VALUES(out[0], 11, 22);
+    CHECK(rh_tensor_device(out[0]) == 1);
+    CHECK_REFUSED(rh_reduce_add_coalesced(lists, (const int[]){2, 2}, 2, 2, 0, out, NULL),
+                  "destination 2 holds none of the 2 lists");
 }
 
 CASE(C31, "types and order are kept")

@@ -8,8 +8,6 @@ static const char *const summed = "{\"type\":\"mse\",\"reduction\":\"sum\"}";
 NOT_YET(D19, "find_unused: buckets in registration order, never rebuilt", "find_unused_parameters")
 NOT_YET(D20, "a bucket that is ready early waits for those before it",
         "buckets whose order is not that of the gradients")
-NOT_YET(D21, "three layers of 1 ms and 8 MiB each: 6 ms, later 5, with small buckets 4",
-        "a device file with such times")
 
 /* Ranks have 1 and 2, then 3 and 4; the targets make each gradient its x. */
 static struct case_training two_passes(void)

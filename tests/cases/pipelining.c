@@ -65,10 +65,6 @@ CASE(Q1, "120 rows split by 20, 50 and 200: six 20s; 50, 50, 20; one 120")
     check_pieces(200, (const int[]){120}, 1);
 }
 
-NOT_YET(Q2, "T1 = 2, T2 = 3, c = 0.5: 23 for six pieces, 5.5 for one",
-        "a device file with such times")
-NOT_YET(Q3, "T1 = T2 = 1, c = 0, six pieces: 7", "a device file with such times")
-
 CASE(Q4, "the hand pipeline gives the numbers of the unsplit model")
 {
     static const char *const sizes[] = {"\"split_size\":1", "\"split_size\":2", "\"split_size\":3",
