@@ -116,6 +116,8 @@ CASE(M5, "what crosses: 62,914,560 bytes for 120 pictures of 128 x 128, 1,605,63
     struct case_training small = resnet_halves("{\"name\":\"resnet50\",\"image\":128}", 120);
     struct case_training large = resnet_halves("\"resnet50\"", 1);
     CHECK(plan_bytes(case_plan(&small), "steady", INSTRUCTION_COPY, "layer2.3.relu3") == 62914560);
+    CHECK(plan_bytes(case_plan(&small), "steady", INSTRUCTION_COPY, "sum of grad") == 62914560);
+    CHECK(plan_count(case_plan(&small), "steady", INSTRUCTION_COPY, "grad") == 0); /* only once */
     CHECK(plan_bytes(case_plan(&large), "steady", INSTRUCTION_COPY, "layer2.3.relu3") == 1605632);
 }
 

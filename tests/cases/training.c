@@ -203,8 +203,13 @@ double trained_value(const struct trained *trained, const char *name, int64_t in
     case_check(there, name, __FILE__, __LINE__);
     if (!there)
         return NAN;
-    return tensor->type.dtype == DTYPE_I64 ? (double)((const int64_t *)tensor->data)[index]
-                                           : ((const float *)tensor->data)[index];
+    union { /* the file's bytes are not aligned */
+        int64_t whole;
+        float real;
+    } value;
+    size_t size = dtype_bytes(tensor->type.dtype);
+    memcpy(&value, (const char *)tensor->data + (size_t)index * size, size);
+    return tensor->type.dtype == DTYPE_I64 ? (double)value.whole : value.real;
 }
 
 double trained_w(const struct trained *trained)
