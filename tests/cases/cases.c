@@ -315,8 +315,8 @@ static void print_table(const struct counts *counts)
         "# PyTorch's behaviour, case by case\n\n"
         "%d numbered cases of what PyTorch does with several GPUs: %d are tested, %d do not apply "
         "to a C library, %d are not written yet.\n"
-        "The tests are blocks `CASE(…)` in `tests/cases/`; `tests/cases/run` runs them on the "
-        "simulator with numbers, `REHEARSE_CASES_BACKEND=cuda` on a GPU.\n",
+        "The tests are blocks `CASE(…)` in `tests/cases/`; `make check TESTS=cases` runs them "
+        "on the simulator with numbers, with `REHEARSE_CASES_BACKEND=cuda` on a GPU.\n",
         tested + counts->without + counts->waiting, tested, counts->without, counts->waiting);
     print_differences();
     for (int s = 0; s < SECTION_COUNT; s++)

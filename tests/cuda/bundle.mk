@@ -16,7 +16,8 @@ module = $(module_sources:%=$O/%.o)
 kernels = $(patsubst %, $O/%.o, $(wildcard kernels/cuda/*.cu))
 convolutions = $(filter $O/backends/cuda/convolution%, $(module))
 parity = $(patsubst %, $O/%.o, $(wildcard tests/parity/*.c))
-cases = $(patsubst %, $O/%.o, $(wildcard tests/cuda/*.c))
+convolution_tests = $(patsubst %, $O/%.o, $(wildcard tests/cuda/*.c))
+cases = $(patsubst %, $O/%.o, $(wildcard tests/cases/*.c))
 
 COMPILE = $(CC) -std=c11 -O2 -fPIC -D_GNU_SOURCE -DHAVE_CUDA -DPACKAGE_VERSION='"bundle"' \
     -DPKGLIBDIR='"."' -DPKGDATADIR='"."' -DREHEARSE_DATADIR='"."' \
@@ -25,7 +26,7 @@ PROGRAM_LIBRARIES = -Wl,--unresolved-symbols=ignore-all -rdynamic -Wl,-rpath,'$$
     -L$(BUNDLE) -l:libblas-part.so -l:libcjson.so.1 -ldl -lm -lpthread
 CUDA_LIBRARIES = -L$(CUDA)/lib64 -lcublasLt -lcudnn -lnccl -l:libcudart_static.a -lstdc++ -lrt
 
-all: $(addprefix $(BUNDLE)/, rehearse rehearse-cuda.so parity_ops parity_convolution)
+all: $(addprefix $(BUNDLE)/, rehearse rehearse-cuda.so parity_ops parity_convolution cases)
 $(BUNDLE)/libcjson.so.1:
 	@mkdir -p $(BUNDLE)
 	cp -L "$$($(CC) -print-file-name=libcjson.so.1)" $@
@@ -33,7 +34,7 @@ $(BUNDLE)/libcjson.so.1:
 $(BUNDLE)/libblas-part.so:
 	@mkdir -p $(BUNDLE)
 	$(CC) -s -shared -o $@ -Wl,-u,cblas_sgemm -l:libopenblas.a -lm -lpthread
-$(BUNDLE)/rehearse $(BUNDLE)/parity_ops $(BUNDLE)/parity_convolution: \
+$(BUNDLE)/rehearse $(BUNDLE)/parity_ops $(BUNDLE)/parity_convolution $(BUNDLE)/cases: \
     | $(BUNDLE)/libcjson.so.1 $(BUNDLE)/libblas-part.so
 $(BUNDLE)/rehearse: $(program)
 	$(CC) -s -o $@ $^ $(PROGRAM_LIBRARIES)
@@ -41,7 +42,9 @@ $(BUNDLE)/rehearse-cuda.so: $(module) $(kernels)
 	$(CC) -s -shared -o $@ $^ $(CUDA_LIBRARIES) -ldl -lpthread
 $(BUNDLE)/parity_ops: $(library) $(parity)
 	$(CC) -s -o $@ $^ $(PROGRAM_LIBRARIES)
-$(BUNDLE)/parity_convolution: $(cases) $(convolutions) $(kernels) $(library)
+$(BUNDLE)/cases: $(library) $(cases)
+	$(CC) -s -o $@ $^ $(PROGRAM_LIBRARIES)
+$(BUNDLE)/parity_convolution: $(convolution_tests) $(convolutions) $(kernels) $(library)
 	$(CC) -s -o $@ $^ $(CUDA_LIBRARIES) $(PROGRAM_LIBRARIES)
 # A variable of libxml2's, which the loader wants to see even where nothing is imported.
 $O/xml.o:
