@@ -1,5 +1,5 @@
-/* D21, Q2, Q3: times in whole milliseconds, on a machine made for it: a GPU whose launches and memory
- * cost nothing. */
+/* D21, Q2, Q3: times in whole milliseconds, on a machine made for it: a GPU whose launches and
+ * memory cost nothing. */
 #include "base/json.h"
 #include "base/memory.h"
 #include "cases/training.h"

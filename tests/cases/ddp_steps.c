@@ -2,6 +2,8 @@
 #include "base/json.h"
 #include "cases/training.h"
 
+#include <unistd.h>
+
 static const char *const two = "\"devices\":2,\"strategy\":\"ddp\"";
 static const char *const summed = "{\"type\":\"mse\",\"reduction\":\"sum\"}";
 
@@ -145,8 +147,67 @@ NOT_YET(D50, "join, 3 and 5 steps", "join")
 NOT_YET(D51, "join that throws: both stop after the same step", "join")
 NOT_YET(D52, "after join all have the parameters of the last finisher", "join")
 NOT_YET(D53, "join, a rank without any input", "join")
+DIFFERS(D55,
+        "what is left of an epoch is padded from its start: ranks get [0, 4, 8] [1, 5, 9] [2, 6, "
+        "0] [3, 7, 1]",
+        "what is left after the last full step is dropped, as with drop_last")
 NOT_YET(D55, "10 samples, 4 ranks: padded from the start", "a sampler that pads")
-NOT_YET(D56, "the same with drop_last", "a case that reads what ranks are dealt")
+/* Ten pictures of one pixel, 0 to 9, and labels 0, as IDX files. */
+static void write_idx(const char *images, const char *labels)
+{
+    static const unsigned char heads[2][16] = {{0, 0, 8, 3, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0, 1},
+                                               {0, 0, 8, 1, 0, 0, 0, 10}};
+    const char *const paths[2] = {images, labels};
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "wb");
+        case_require(file != NULL, "a file of samples", __FILE__, __LINE__);
+        fwrite(heads[i], 1, i ? 8 : 16, file);
+        for (int n = 0; n < 10; n++)
+            fputc(i ? 0 : n, file);
+        fclose(file);
+    }
+}
+
+/* The last sample that each of 4 ranks was dealt, after so many steps of 4. */
+static void check_dealt(int steps, const int expected[4])
+{
+    char folder[] = "/tmp/rehearse-case-XXXXXX";
+    char images[64];
+    char labels[64];
+    char source[256];
+    static const float weights[2] = {1, 2};
+    case_require(mkdtemp(folder) != NULL, "a scratch folder", __FILE__, __LINE__);
+    snprintf(images, sizeof images, "%s/images", folder);
+    snprintf(labels, sizeof labels, "%s/labels", folder);
+    write_idx(images, labels);
+    snprintf(source, sizeof source,
+             "{\"kind\":\"idx\",\"images\":\"%s\",\"labels\":\"%s\",\"shuffle\":false}", images,
+             labels);
+    struct case_training t = {
+        .model =
+            "{\"name\":\"m\",\"input\":[1,1,1],\"layers\":[{\"name\":\"f\",\"op\":\"flatten\"},"
+            "{\"name\":\"w\",\"op\":\"linear\",\"out\":2,\"bias\":false}]}",
+        .rest = "\"devices\":4,\"strategy\":\"ddp\"",
+        .loss = "\"cross_entropy\"",
+        .init = {{"w.weight", 2, {2, 1}, weights}},
+        .steps = steps,
+        .rows = 4,
+        .source = source};
+    struct live *live = live_open(&t);
+    live_run(live);
+    unlink(images);
+    unlink(labels);
+    rmdir(folder);
+    for (int rank = 0; rank < 4; rank++)
+        CHECK_NEAR(255 * live_read(live, rank, USE_INPUT, -1, 0), expected[rank], 1e-6);
+}
+
+CASE(D56, "10 samples, 4 ranks, drop_last: ranks take turns, 0 and 4, 1 and 5, 2 and 6, 3 and 7")
+{
+    check_dealt(1, (const int[]){0, 1, 2, 3});
+    check_dealt(2, (const int[]){4, 5, 6, 7});
+    check_dealt(3, (const int[]){0, 1, 2, 3}); /* 8 and 9 are dropped */
+}
 NOT_YET(D57, "2 samples, 5 ranks", "a sampler that pads")
 DOES_NOT_APPLY(D58, "ranks with other parameters, sizes or strides",
                "all ranks have one plan, made from one experiment")

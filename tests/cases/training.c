@@ -47,6 +47,8 @@ static void write_data(const struct case_training *t, const char *path)
     int64_t columns = or_one(t->columns);
     int64_t target_columns = or_one(t->target_columns);
     int batches = (int)or_one(t->batches);
+    if (t->source)
+        return;
     float *zeros = memory_new_array((size_t)(t->rows * target_columns), sizeof *zeros);
     case_require(batches <= MOST_BATCHES, "few batches", __FILE__, __LINE__);
     for (int b = 0; b < batches; b++) {
@@ -107,16 +109,17 @@ char *training_text(const struct case_training *t, const char *folder)
                            t->loss ? t->loss : "\"mse\"",
                            t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}",
                            t->train ? t->train : "", t->rest);
-    return text_format(
-        "{\"name\":\"case\",\"model\":%s,\"data\":{\"batch\":%lld,\"resident\":%s,\"source\":{"
-        "\"file\":\"%s/"
-        "data\"}},"
+    char *source = t->source ? text_copy(t->source) : text_format("{\"file\":\"%s/data\"}", folder);
+    char *text = text_format(
+        "{\"name\":\"case\",\"model\":%s,\"data\":{\"batch\":%lld,\"resident\":%s,\"source\":%s},"
         "\"train\":{\"loss\":%s,\"optimizer\":%s,\"steps\":%d,\"init\":\"%s/init\",\"save\":\"%s/"
         "saved\"%s},\"cluster\":\"dgx-1v-32gb\",\"backend\":\"%s\",%s}",
         t->model ? t->model : model_wx, (long long)(t->batch ? t->batch : t->rows),
-        t->resident ? "true" : "false", folder, t->loss ? t->loss : "\"mse\"",
+        t->resident ? "true" : "false", source, t->loss ? t->loss : "\"mse\"",
         t->optimizer ? t->optimizer : "{\"type\":\"sgd\",\"lr\":1}", (int)or_one(t->steps), folder,
         folder, t->train ? t->train : "", case_backend(), t->rest);
+    free(source);
+    return text;
 }
 
 static void run_text(struct trained *trained, const char *text, int steps)

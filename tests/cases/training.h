@@ -33,6 +33,7 @@ struct case_training {
     int batches;                           /* 0: 1 */
     const float *inputs, *targets;
     const int64_t *labels, *indices; /* instead of targets, inputs */
+    const char *source;              /* JSON, instead of inputs and targets; NULL */
     bool pictures;                   /* a sample is (columns, 1, 1) */
     bool resident;                   /* the batch is on the device already */
 };
