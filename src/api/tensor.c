@@ -186,7 +186,7 @@ enum rh_status rh_tensor_view(const struct rh_tensor *tensor, int rank, const in
         empty |= dims[i] == 0;
         /* beyond the memory is beyond it, however far: no overflow */
         if (dims[i] > 1 && strides[i] > 0 && last < memory)
-            last = (dims[i] - 1 >= (memory - last + strides[i] - 1) / strides[i])
+            last = dims[i] - 1 > (memory - 1 - last) / strides[i]
                        ? memory
                        : last + (dims[i] - 1) * strides[i];
     }
