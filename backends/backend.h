@@ -22,11 +22,13 @@ struct backend_options {
     bool numbers; /* compute values too (simulated backends; a real one always does) */
     bool trace;   /* keep every span of every step, not only what accounting needs */
     bool fold;    /* simulate equal nodes once where that is exact */
+    bool unchecked_memory; /* a test's own switch: load lets the device refuse what does not fit */
     double compute_scale; /* factor on all compute seconds: an experiment's anchor; 1 */
     double bucket_tensor_seconds; /* added to each OP_bucket_copy, not scaled; < 0: the device model's own */
 };
 
-/* What a device has, for placement and for the memory check. */
+/* What a device has. runtime_bytes: what is taken of it beside a plan's areas; with a plan loaded, that
+ * includes its communicators and the engines found for it. */
 struct device_description {
     double capacity_bytes, runtime_bytes;
     char name[64];
@@ -54,7 +56,8 @@ struct backend {
     enum rh_status (*describe)(struct session *session, int device,
                                struct device_description *description);
     /* The plan is checked and placed by the caller; persistent buffers are made here (zeroed). One
-     * plan is loaded at a time; it is borrowed until unload. */
+     * plan is loaded at a time; it is borrowed until unload. RH_OUT_OF_MEMORY where hardware has less
+     * room than the plan's areas need. */
     enum rh_status (*load)(struct session *session, const struct plan *plan);
     enum rh_status (*run)(struct session *session, const struct run_order *order,
                           const struct backend_feed *feed, struct result *result);

@@ -6,12 +6,14 @@
 /* One compute instruction on its way to its stream. */
 struct call {
     struct session *s;
+    int worker;
     const struct instruction *in;
     const struct view *views; /* reads, then writes */
     void *at[16];             /* their memory */
     struct ready *ready;
     cudaStream_t stream;
-    void *workspace;
+    void *workspace; /* NULL: none */
+    unsigned *counters;
 };
 
 static const struct shape *shape(const struct call *c, int operand)
@@ -37,7 +39,7 @@ static enum rh_status product(struct call *c, const void *a, const void *b, void
     float beta = c->in->compute.op.accumulate ? 1 : 0;
     LT_DO(cublasLtMatmul(c->s->lt, c->ready->product, &one, a, c->ready->a, b, c->ready->b, &beta,
                          out, c->ready->c, out, c->ready->c, &c->ready->product_algorithm,
-                         c->workspace, c->s->workspace_bytes, c->stream));
+                         c->workspace, c->ready->workspace_bytes, c->stream));
     return RH_OK;
 }
 
@@ -83,6 +85,11 @@ static struct picture picture_of(const struct call *c, int operand)
                             c->views[operand].type.channels_last};
 }
 
+static struct norm_memory norm_memory_of(const struct call *c)
+{
+    return (struct norm_memory){c->workspace, c->counters};
+}
+
 static void batch_norm_forward(struct call *c, struct norm_options options)
 {
     void **at = c->at;
@@ -91,7 +98,7 @@ static void batch_norm_forward(struct call *c, struct norm_options options)
     bool training = options.training;
     kernel_batch_norm(c->stream, type_of(c, 0), at[0], at[1], at[2], at[3], at[4], at[5], residual,
                       at[write], training ? at[write + 1] : NULL, training ? at[write + 2] : NULL,
-                      picture_of(c, 0), options, c->ready->table);
+                      picture_of(c, 0), options, norm_memory_of(c));
 }
 
 static void batch_norm(struct call *c)
@@ -101,7 +108,7 @@ static void batch_norm(struct call *c)
                                    op->norm.training, op->norm.relu};
     struct picture x = picture_of(c, 0);
     enum kernel_type type = type_of(c, 0);
-    void *scratch = c->ready->table;
+    struct norm_memory memory = norm_memory_of(c);
     void **at = c->at;
     int write = c->in->compute.read_count;
     bool residual = write > 6;
@@ -110,18 +117,17 @@ static void batch_norm(struct call *c)
     case OP_batch_norm2d_grad:
         kernel_batch_norm_grad(c->stream, type, at[0], at[1], at[2], at[3], at[4], at[5],
                                residual ? at[6] : NULL, at[write], at[write + 1], at[write + 2],
-                               residual ? at[write + 3] : NULL, x, options, op->accumulate,
-                               scratch);
+                               residual ? at[write + 3] : NULL, x, options, op->accumulate, memory);
         break;
     case OP_batch_norm2d_input_grad:
         options.relu = 0;
         kernel_batch_norm_grad(c->stream, type, at[0], at[1], at[2], NULL, at[3], at[4], NULL,
-                               at[5], NULL, NULL, NULL, x, options, 0, scratch);
+                               at[5], NULL, NULL, NULL, x, options, 0, memory);
         break;
     default:
         options.relu = 0;
         kernel_batch_norm_grad(c->stream, type, at[0], at[1], NULL, NULL, at[2], at[3], NULL, NULL,
-                               at[4], at[5], NULL, x, options, op->accumulate, scratch);
+                               at[4], at[5], NULL, x, options, op->accumulate, memory);
         break;
     }
 }
@@ -194,15 +200,16 @@ static void loss(struct call *c)
                    op->accumulate);
         break;
     case OP_mse_loss_grad:
-        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], c->at[write], n, scale);
+        kernel_mse_grad(c->stream, type, c->at[0], c->at[1], write > 2 ? c->at[2] : NULL,
+                        c->at[write], n, scale);
         break;
     case OP_cross_entropy:
         kernel_cross_entropy(c->stream, type, c->at[0], c->at[1], c->at[2], c->at[write], rows,
                              classes, weight, op->loss.sum, op->accumulate);
         break;
     default:
-        kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], c->at[write], rows, classes,
-                                  weight, op->loss.sum);
+        kernel_cross_entropy_grad(c->stream, type, c->at[0], c->at[1], write > 2 ? c->at[2] : NULL,
+                                  c->at[write], rows, classes, weight, op->loss.sum);
         break;
     }
 }
@@ -223,7 +230,21 @@ static void optimizer(struct call *c)
         options.epsilon = (float)op->adam.epsilon;
         options.weight_decay = (float)op->adam.weight_decay;
     }
-    kernel_optimizer(c->stream, c->ready->table, c->ready->rows, c->at[0], c->at[1], options);
+    kernel_optimizer(c->stream, c->ready->table, c->ready->rows, c->at[0], c->at[1],
+                     op->scaled ? c->at[2] : NULL, options);
+}
+
+static void grad_scaler(struct call *c)
+{
+    const struct op *op = &c->in->compute.op;
+    struct scaler_options options = {
+        .max_norm = (float)op->scaler.max_norm,
+        .growth = (float)op->scaler.growth,
+        .backoff = (float)op->scaler.backoff,
+        .interval = op->scaler.interval,
+        .skip = op->scaler.skip,
+    };
+    kernel_grad_scaler(c->stream, c->at[0], (int)shape(c, 0)->dim[0], c->at[1], c->at[2], options);
 }
 
 static void host_main(void *context)
@@ -279,6 +300,11 @@ static enum rh_status dispatch(struct call *c)
                       op->accumulate);
         break;
     case OP_cast: return cast(c);
+    case OP_grad_norm:
+        kernel_grad_norm(c->stream, c->ready->table, c->ready->rows,
+                         view_pointer(c->s, c->worker, &c->views[write]));
+        break;
+    case OP_grad_scaler: grad_scaler(c); break;
     default:
         return fail(RH_INVALID, "'%s': the cuda backend has no kernel for %s", c->in->name,
                     op_name(op->kind));
@@ -291,14 +317,17 @@ enum rh_status compute_launch(struct session *s, int worker, int list, const str
     const struct cuda_worker *w = &s->workers[worker];
     const struct role *role = &s->plan->roles[w->role];
     struct call c = {.s = s,
+                     .worker = worker,
                      .in = in,
                      .views = &role->views[in->compute.view_first],
                      .ready = ready_of(s, worker, list, in),
                      .stream = w->streams[in->stream],
-                     .workspace = w->workspace[in->stream]};
+                     .counters = w->counters + in->stream * s->counters_per_stream};
     int count = in->compute.read_count + in->compute.write_count;
     for (int i = 0; i < count && i < 16; i++)
         c.at[i] = view_pointer(s, worker, &c.views[i]);
+    if (in->compute.workspace >= 0)
+        c.workspace = view_pointer(s, worker, &role->views[in->compute.workspace]);
     if (role->streams[in->stream].device == role->gpus) {
         CUDA_DO(cudaLaunchHostFunc(c.stream, host_main, c.ready));
         return RH_OK;

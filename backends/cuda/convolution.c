@@ -43,7 +43,7 @@ static double seconds_now(void)
 }
 
 /* Without the padding of structures. */
-enum { KEY_LENGTH = 24 };
+enum { KEY_LENGTH = 25 };
 static void fill_key(const struct convolution_request *r, int64_t key[KEY_LENGTH])
 {
     const struct op *op = &r->op;
@@ -70,7 +70,8 @@ static void fill_key(const struct convolution_request *r, int64_t key[KEY_LENGTH
                                   r->channels_last,
                                   r->bias,
                                   r->relu,
-                                  r->alignment_bytes};
+                                  r->alignment_bytes,
+                                  (int64_t)r->workspace_bytes};
     memcpy(key, values, sizeof values);
 }
 
@@ -124,10 +125,7 @@ static void list_ways(struct search *f, struct convolution_graph graphs[])
     }
     for (int i = 0; i < f->count; i++) {
         struct convolution_way *w = &f->ways[i];
-        if (w->form.aside)
-            w->aside_bytes =
-                convolution_lines((size_t)convolution_elements(r, convolution_written(r)) *
-                                  dtype_bytes(w->form.writes));
+        w->aside_bytes = convolution_aside(r, &w->form);
     }
 }
 

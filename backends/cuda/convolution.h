@@ -13,6 +13,7 @@ struct convolution_request {
     bool channels_last;  /* x, w and y; else NCHW and KCRS */
     bool bias, relu;     /* forward only */
     int alignment_bytes; /* of all tensors' first elements; 0: 16 */
+    size_t workspace_bytes; /* what convolution_run gets; no way that wants more is taken */
 };
 
 struct convolution;
@@ -21,7 +22,7 @@ struct convolution;
  * is the instruction's, for errors. */
 enum rh_status convolution_find(struct session *session, const struct convolution_request *request,
                                 const char *name, const struct convolution **convolution);
-/* Device memory that convolution_run wants, aligned to 256 bytes. */
+/* Device memory that convolution_run wants, aligned to 256 bytes: at most the request's. */
 size_t convolution_workspace(const struct convolution *convolution);
 /* "cudnn 33", "cublaslt 66", with how the result is added up where it is; valid as long as
  * the convolution. */

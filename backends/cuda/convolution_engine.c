@@ -45,7 +45,7 @@ static bool engine_fits(const struct convolution_request *r, cudnnBackendDescrip
     return fits;
 }
 
-static bool make_plan(struct session *s, cudnnBackendDescriptor_t config,
+static bool make_plan(struct session *s, cudnnBackendDescriptor_t config, size_t most,
                       cudnnBackendDescriptor_t *plan, size_t *bytes)
 {
     int64_t workspace = 0;
@@ -58,7 +58,7 @@ static bool make_plan(struct session *s, cudnnBackendDescriptor_t config,
                 OK(cudnnBackendFinalize(*plan)) &&
                 OK(cudnnBackendGetAttribute(*plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                             CUDNN_TYPE_INT64, 1, &count, &workspace)) &&
-                (size_t)workspace <= CONVOLUTION_WORKSPACE_MOST_BYTES;
+                convolution_lines((size_t)workspace) <= most;
     *bytes = convolution_lines((size_t)workspace);
     if (!made && *plan) {
         cudnnBackendDestroyDescriptor(*plan);
@@ -108,12 +108,15 @@ static void add_mode(struct session *s, const struct convolution_request *r,
                      int most)
 {
     cudnnBackendDescriptor_t configs[MOST_CONFIGS] = {NULL};
+    size_t room = 0;
+    if (!convolution_room(r, form, &room))
+        return;
     int64_t listed = list_configs(g->graph, mode, configs);
     for (int64_t i = 0; i < listed && *count < most; i++) {
         struct convolution_way way = {.form = *form, .config = configs[i]};
         int64_t number = 0;
         if (!engine_fits(r, configs[i], &number) ||
-            !make_plan(s, configs[i], &way.plan, &way.engine_bytes))
+            !make_plan(s, configs[i], room, &way.plan, &way.engine_bytes))
             continue;
         snprintf(way.engine, sizeof way.engine, "cudnn %lld%s%s", (long long)number,
                  form->adds ? ", beta 1" : "", form_text(form, r->op.accumulate));

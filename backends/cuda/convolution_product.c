@@ -63,7 +63,7 @@ static bool describe(const struct convolution_request *r, const struct convoluti
 /* Partial sums only by a second pass over the workspace: atomics would add in any order. */
 static bool prefer(cublasLtMatmulPreference_t preference, const struct convolution_request *r)
 {
-    size_t bytes = CONVOLUTION_WORKSPACE_MOST_BYTES;
+    size_t bytes = r->workspace_bytes;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t alignment = r->alignment_bytes ? (uint32_t)r->alignment_bytes : 16;
     static const cublasLtMatmulPreferenceAttributes_t sides[] = {

@@ -28,6 +28,22 @@ int convolution_written(const struct convolution_request *r)
                                                 : CONVOLUTION_W;
 }
 
+size_t convolution_aside(const struct convolution_request *r, const struct convolution_form *form)
+{
+    if (!form->aside)
+        return 0;
+    return convolution_lines((size_t)convolution_elements(r, convolution_written(r)) *
+                             dtype_bytes(form->writes));
+}
+
+bool convolution_room(const struct convolution_request *r, const struct convolution_form *form,
+                      size_t *engine_bytes)
+{
+    size_t aside = convolution_aside(r, form);
+    *engine_bytes = r->workspace_bytes > aside ? r->workspace_bytes - aside : 0;
+    return r->workspace_bytes >= aside;
+}
+
 static enum rh_status run_product(struct session *s, const struct convolution_way *w,
                                   cudaStream_t stream, const void *a, const void *b, void *out,
                                   void *workspace)

@@ -4,9 +4,6 @@
 
 #include "backends/cuda/convolution.h"
 
-/* Workspace that an engine may ask for. */
-#define CONVOLUTION_WORKSPACE_MOST_BYTES ((size_t)256 << 20)
-
 /* Unique ids of the graph's tensors in a variant pack. */
 enum { CONVOLUTION_X = 1, CONVOLUTION_W, CONVOLUTION_Y };
 
@@ -41,6 +38,10 @@ struct convolution_way {
     float seconds;                    /* 0: not timed */
 };
 
+/* Of the request's workspace, what a result aside leaves to the engine; false: not even that fits. */
+bool convolution_room(const struct convolution_request *request,
+                      const struct convolution_form *form, size_t *engine_bytes);
+
 /* Adds finalized ways to ways[0 .. *count), up to `most` of them; none is no failure. */
 void convolution_engines(struct session *session, const struct convolution_request *request,
                          const struct convolution_graph *graph, const struct convolution_form *form,
@@ -60,6 +61,8 @@ void convolution_way_drop(struct convolution_way *way);
 
 int64_t convolution_elements(const struct convolution_request *request, int tensor); /* by id */
 int convolution_written(const struct convolution_request *request);                  /* its id */
+size_t convolution_aside(const struct convolution_request *request,
+                         const struct convolution_form *form); /* bytes; 0 if not aside */
 size_t convolution_lines(size_t bytes); /* rounded up to whole lines of 256 bytes */
 
 #endif

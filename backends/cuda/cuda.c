@@ -61,12 +61,9 @@ static enum rh_status open_session(const struct backend_options *options, struct
 
 static enum rh_status describe(struct session *s, int device, struct device_description *out)
 {
-    size_t available = 0;
-    size_t total = 0;
-    (void)s;
-    CUDA_DO(cudaMemGetInfo(&available, &total));
-    out->capacity_bytes = (double)total;
-    out->runtime_bytes = (double)(total - available);
+    RETURN_IF_FAILED(memory_look(s));
+    out->capacity_bytes = s->footprint.capacity_bytes;
+    out->runtime_bytes = s->plan ? s->footprint.runtime_bytes : s->footprint.now_bytes;
     snprintf(out->name, sizeof out->name, "device %d", device);
     return RH_OK;
 }
@@ -78,11 +75,8 @@ static enum rh_status make_streams(struct session *s)
         const struct role *role = &s->plan->roles[w->role];
         if (!ranks_owns(s, i))
             continue;
-        for (int k = 0; k < role->stream_count; k++) {
+        for (int k = 0; k < role->stream_count; k++)
             CUDA_DO(cudaStreamCreateWithFlags(&w->streams[k], cudaStreamNonBlocking));
-            if (s->workspace_bytes)
-                CUDA_DO(cudaMalloc(&w->workspace[k], s->workspace_bytes));
-        }
         for (int k = 0; k < role->event_count; k++)
             CUDA_DO(cudaEventCreateWithFlags(&w->events[k], cudaEventDisableTiming));
     }
@@ -119,16 +113,13 @@ static void unload(struct session *s)
     for (int i = 0; i < s->worker_count; i++) {
         struct cuda_worker *w = &s->workers[i];
         const struct role *role = &s->plan->roles[w->role];
-        for (int k = 0; k < role->stream_count; k++) {
+        for (int k = 0; k < role->stream_count; k++)
             if (w->streams[k])
                 cudaStreamDestroy(w->streams[k]);
-            cudaFree(w->workspace[k]);
-        }
         for (int k = 0; k < role->event_count; k++)
             if (w->events[k])
                 cudaEventDestroy(w->events[k]);
         free(w->streams);
-        free(w->workspace);
         free(w->events);
     }
     cudaFreeHost(s->staging);
@@ -138,14 +129,20 @@ static void unload(struct session *s)
     s->workers = NULL;
     s->graphs = NULL;
     s->staging = NULL;
-    s->staging_bytes = s->workspace_bytes = 0;
+    s->staging_bytes = 0;
+    s->footprint = (struct footprint){0};
 }
 
 static enum rh_status load_all(struct session *s)
 {
+    RETURN_IF_FAILED(memory_look(s));
+    double before = s->footprint.now_bytes;
     RETURN_IF_FAILED(ranks_join(s));
+    RETURN_IF_FAILED(memory_look(s));
+    memory_expect_communicators(s, s->footprint.now_bytes - before);
+    RETURN_IF_FAILED(memory_check(s)); /* before time goes into a search */
+    RETURN_IF_FAILED(ready_search(s));
     RETURN_IF_FAILED(areas_make(s));
-    s->workspace_bytes = (size_t)4 << 20; /* for cuBLASLt; convolutions may ask for more */
     RETURN_IF_FAILED(ready_make(s));
     RETURN_IF_FAILED(make_streams(s));
     RETURN_IF_FAILED(timeline_make(s));
@@ -163,7 +160,6 @@ static enum rh_status load(struct session *s, const struct plan *plan)
         w->role = plan_role_of(plan, i);
         const struct role *role = &plan->roles[w->role];
         w->streams = memory_new_array((size_t)role->stream_count + 1, sizeof(cudaStream_t));
-        w->workspace = memory_new_array((size_t)role->stream_count + 1, sizeof(void *));
         w->events = memory_new_array((size_t)role->event_count + 1, sizeof(cudaEvent_t));
     }
     enum rh_status status = load_all(s);
@@ -174,15 +170,12 @@ static enum rh_status load(struct session *s, const struct plan *plan)
 
 static void list_devices(const struct session *s, struct result *result)
 {
-    size_t available = 0;
-    size_t total = 0;
-    cudaMemGetInfo(&available, &total);
     result->devices =
         memory_new_array((size_t)s->options.device_count + 1, sizeof *result->devices);
     result->device_count = s->options.device_count;
     for (int i = 0; i < s->options.device_count; i++) {
         result->devices[i].device = s->options.devices[i];
-        result->devices[i].capacity_bytes = (double)total;
+        result->devices[i].capacity_bytes = s->footprint.capacity_bytes;
     }
 }
 
@@ -190,7 +183,9 @@ static enum rh_status run(struct session *s, const struct run_order *order,
                           const struct backend_feed *feed, struct result *result)
 {
     list_devices(s, result);
-    return steps_run(s, order, feed, result);
+    RETURN_IF_FAILED(steps_run(s, order, feed, result));
+    memory_tell(s, result);
+    return RH_OK;
 }
 
 static enum rh_status check_buffer(const struct session *s, int worker, int buffer, size_t bytes)

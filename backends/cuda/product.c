@@ -1,5 +1,6 @@
 /* Matrix products of linear layers: descriptors and cuBLASLt's algorithm, chosen at load. */
 #include "backends/cuda/ready.h"
+#include "plan/workspace.h"
 
 static cublasComputeType_t product_type(const struct op *op)
 {
@@ -70,7 +71,7 @@ static enum rh_status make_product(struct session *s, struct ready *r, const str
     LT_DO(cublasLtMatrixLayoutCreate(&r->c, matrix_type(at->to), (uint64_t)m, (uint64_t)n, m));
     LT_DO(cublasLtMatmulPreferenceCreate(&preference));
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                         &s->workspace_bytes, sizeof s->workspace_bytes);
+                                         &r->workspace_bytes, sizeof r->workspace_bytes);
     prefer_alignment(preference, at);
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(s->lt, r->product, r->a, r->b, r->c,
                                                            r->c, preference, 1, &found, &count);
@@ -90,6 +91,7 @@ enum rh_status ready_product(struct session *s, int worker, const struct role *r
     const struct shape *first = &views[0].type.shape;  /* x or gy */
     const struct shape *second = &views[1].type.shape; /* w or x */
     int write = in->compute.read_count;
+    r->workspace_bytes = workspace_bytes(role, in);
     struct matrices at = {.a = view_pointer(s, worker, &views[1]),
                           .b = view_pointer(s, worker, &views[0]),
                           .c = view_pointer(s, worker, &views[write]),

@@ -88,6 +88,14 @@ bool ranks_owns(const struct session *s, int worker)
     return !s->ranks || s->ranks->self.rank == worker;
 }
 
+int ranks_communicators(const struct session *s)
+{
+    int count = s->ranks != NULL; /* all ranks' own */
+    for (int i = 0; s->ranks && i < s->ranks->count; i++)
+        count += s->ranks->communicators[i] != NULL;
+    return count;
+}
+
 /* ---- the id, by a file: whole or not there ---- */
 static enum rh_status write_id(const char *path, const ncclUniqueId *id)
 {
@@ -372,6 +380,8 @@ enum rh_status ranks_sum(struct session *s, double *values, int count, bool maxi
     return status;
 }
 
+enum { SHARED_PIECE_BYTES = 8 << 20 };
+
 static enum rh_status share_on(struct session *s, int owner, void *on_gpu, void *data, size_t bytes)
 {
     CUDA_DO(cudaMemcpy(on_gpu, data, bytes, cudaMemcpyHostToDevice));
@@ -382,13 +392,19 @@ static enum rh_status share_on(struct session *s, int owner, void *on_gpu, void 
     return RH_OK;
 }
 
+/* In pieces: a plan may have left little of the GPU's memory. */
 enum rh_status ranks_share(struct session *s, int owner, void *data, size_t bytes)
 {
     void *on_gpu = NULL;
+    enum rh_status status = RH_OK;
     if (!s->ranks)
         return RH_OK;
-    CUDA_DO(cudaMalloc(&on_gpu, bytes + 1));
-    enum rh_status status = share_on(s, owner, on_gpu, data, bytes);
+    CUDA_DO(cudaMalloc(&on_gpu, SHARED_PIECE_BYTES));
+    for (size_t done = 0; done < bytes && status == RH_OK; done += SHARED_PIECE_BYTES) {
+        size_t left = bytes - done;
+        status = share_on(s, owner, on_gpu, (char *)data + done,
+                          left < SHARED_PIECE_BYTES ? left : SHARED_PIECE_BYTES);
+    }
     cudaFree(on_gpu);
     return status;
 }

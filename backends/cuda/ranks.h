@@ -15,6 +15,7 @@ int ranks_nccl_version(void); /* 22803: 2.28.3 */
 enum rh_status ranks_join(struct session *session);
 void ranks_leave(struct session *session);                  /* after its graphs are gone */
 bool ranks_owns(const struct session *session, int worker); /* always true of one process */
+int ranks_communicators(const struct session *session); /* that this rank is in; 0 of one process */
 
 /* This rank's part of a collective or message; nothing where it has none. */
 enum rh_status ranks_collect(struct session *session, const struct untimed_member *members,

@@ -7,6 +7,7 @@
 #include "backends/cuda/ranks.h"
 #include "base/memory.h"
 #include "op/convert.h"
+#include "plan/workspace.h"
 
 struct ready *ready_of(const struct session *s, int worker, int list, const struct instruction *in)
 {
@@ -26,30 +27,20 @@ static enum dtype stored(enum dtype dtype)
     return dtype == DTYPE_TF32 ? DTYPE_F32 : dtype;
 }
 
-static size_t whole_lines(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-static void need_workspace(struct session *s, size_t bytes)
-{
-    if (bytes > s->workspace_bytes)
-        s->workspace_bytes = whole_lines(bytes);
-}
-
-static int alignment_of(struct session *s, int worker, const struct role *role,
-                        const struct instruction *in)
+/* Areas begin at whole lines of 256 bytes, so offsets tell, also before there are areas. */
+static int alignment_of(const struct role *role, const struct instruction *in)
 {
     const struct view *views = &role->views[in->compute.view_first];
     int pictures[] = {0, 1, in->compute.read_count};
-    uintptr_t all = 16;
+    size_t all = 16;
     for (int i = 0; i < 3; i++)
-        all |= (uintptr_t)view_pointer(s, worker, &views[pictures[i]]);
+        all |= role->buffers[views[pictures[i]].buffer].offset + (size_t)views[pictures[i]].offset;
     return (int)(all & -all);
 }
 
-static enum rh_status ready_conv2d(struct session *s, int worker, const struct role *role,
-                                   const struct instruction *in, struct ready *r)
+static enum rh_status find_conv2d(struct session *s, const struct role *role,
+                                  const struct instruction *in,
+                                  const struct convolution **convolution)
 {
     const struct op *op = &in->compute.op;
     int write = in->compute.read_count;
@@ -68,11 +59,10 @@ static enum rh_status ready_conv2d(struct session *s, int worker, const struct r
                                           .p = y[2],
                                           .q = y[3],
                                           .bias = forward && write > 2,
-                                          .alignment_bytes = alignment_of(s, worker, role, in)};
+                                          .alignment_bytes = alignment_of(role, in),
+                                          .workspace_bytes = workspace_bytes(role, in)};
     request.channels_last = operand(role, in, 0)->channels_last;
-    RETURN_IF_FAILED(convolution_find(s, &request, in->name, &r->convolution));
-    need_workspace(s, convolution_workspace(r->convolution));
-    return RH_OK;
+    return convolution_find(s, &request, in->name, convolution);
 }
 
 static enum rh_status to_device(struct ready *r, const void *rows, size_t bytes)
@@ -101,11 +91,12 @@ static enum rh_status ready_optimizer(struct session *s, int worker, const struc
     const struct view *views = &role->views[in->compute.view_first];
     bool adaptive = op->kind != OP_sgd;
     int stride = adaptive ? 4 : op->sgd.momentum != 0 ? 3 : 2;
-    for (int i = 2; i < in->compute.read_count; i += stride)
+    int first_read = op->scaled ? 3 : 2;
+    for (int i = first_read; i < in->compute.read_count; i += stride)
         r->rows += rows_for(shape_elements(&views[i].type.shape));
     struct optimizer_table *rows = memory_new_array((size_t)r->rows + 2, sizeof *rows);
     int at = 0;
-    for (int i = 2; i < in->compute.read_count; i += stride) {
+    for (int i = first_read; i < in->compute.read_count; i += stride) {
         int64_t elements = shape_elements(&views[i].type.shape);
         for (int k = 0; k < rows_for(elements); k++) {
             struct optimizer_table *row = &rows[at++];
@@ -120,6 +111,28 @@ static enum rh_status ready_optimizer(struct session *s, int worker, const struc
         }
     }
     enum rh_status status = to_device(r, rows, (size_t)(r->rows + 2) * sizeof *rows);
+    free(rows);
+    return status;
+}
+
+static enum rh_status ready_grad_norm(struct session *s, int worker, const struct role *role,
+                                      const struct instruction *in, struct ready *r)
+{
+    const struct view *views = &role->views[in->compute.view_first];
+    for (int i = 0; i < in->compute.read_count; i++)
+        r->rows += rows_for(shape_elements(&views[i].type.shape));
+    /* two floats a row and a counter: half as many rows again, and one */
+    size_t most = (size_t)r->rows + (size_t)r->rows / 2 + 2;
+    struct norm_table *rows = memory_new_array(most, sizeof *rows);
+    int at = 0;
+    for (int i = 0; i < in->compute.read_count; i++) {
+        int64_t elements = shape_elements(&views[i].type.shape);
+        const float *g = view_pointer(s, worker, &views[i]);
+        for (int k = 0; k < rows_for(elements); k++)
+            rows[at++] =
+                (struct norm_table){g + (int64_t)k * KERNEL_ROW_ELEMENTS, row_length(elements, k)};
+    }
+    enum rh_status status = to_device(r, rows, most * sizeof *rows);
     free(rows);
     return status;
 }
@@ -176,18 +189,6 @@ static enum rh_status ready_pieces(struct session *s, int worker, const struct r
     return status;
 }
 
-static enum rh_status ready_batch_norm(const struct role *role, const struct instruction *in,
-                                       struct ready *r)
-{
-    const struct tensor_type *x = operand(role, in, 0);
-    const int64_t *dim = x->shape.dim;
-    struct picture picture = {(int)dim[0], (int)dim[1], (int)dim[2], (int)dim[3], x->channels_last};
-    size_t bytes = kernel_batch_norm_scratch(picture);
-    CUDA_DO(cudaMalloc(&r->table, bytes));
-    CUDA_DO(cudaMemset(r->table, 0, bytes));
-    return RH_OK;
-}
-
 static void ready_host(struct session *s, int worker, const struct role *role,
                        const struct instruction *in, struct ready *r)
 {
@@ -217,8 +218,12 @@ static bool takes_low(const struct op *op, int operand, int reads)
         return operand < 2 || operand == 6 || operand == reads || operand == reads + 3;
     case OP_batch_norm2d_input_grad: return operand < 2 || operand == reads;
     case OP_batch_norm2d_weight_grad: return operand < 2;
+    case OP_mse_loss_grad:
+    case OP_cross_entropy_grad: return operand != 2 || operand >= reads;
     case OP_pack:
     case OP_unpack:
+    case OP_grad_norm:
+    case OP_grad_scaler:
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return false;
@@ -287,14 +292,15 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     case OP_linear_weight_grad: return ready_product(s, worker, role, in, r);
     case OP_conv2d:
     case OP_conv2d_input_grad:
-    case OP_conv2d_weight_grad: return ready_conv2d(s, worker, role, in, r);
+    case OP_conv2d_weight_grad: return find_conv2d(s, role, in, &r->convolution);
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return ready_optimizer(s, worker, role, in, r);
     case OP_batch_norm2d:
     case OP_batch_norm2d_input_grad:
     case OP_batch_norm2d_weight_grad:
-    case OP_batch_norm2d_grad: return ready_batch_norm(role, in, r);
+    case OP_batch_norm2d_grad: return ready_batch_norm(role, in);
+    case OP_grad_norm: return ready_grad_norm(s, worker, role, in, r);
     case OP_pack:
     case OP_unpack: return ready_pieces(s, worker, role, in, r);
     case OP_cast: return ready_casts(s, worker, role, in, r);
@@ -302,8 +308,30 @@ static enum rh_status make_one(struct session *s, int worker, const struct role 
     }
 }
 
+enum rh_status ready_search(struct session *s)
+{
+    for (int i = 0; i < s->worker_count; i++) {
+        const struct role *role = &s->plan->roles[s->workers[i].role];
+        if (!ranks_owns(s, i))
+            continue;
+        for (int l = 0; l < role->list_count; l++)
+            for (int k = 0; k < role->lists[l].count; k++) {
+                const struct instruction *in = &role->lists[l].instructions[k];
+                const struct convolution *found;
+                if (in->kind != INSTRUCTION_COMPUTE ||
+                    op_class(in->compute.op.kind) != OP_CLASS_CONVOLUTION ||
+                    role->streams[in->stream].device == role->gpus)
+                    continue;
+                RETURN_IF_FAILED(check_operands(role, in));
+                RETURN_IF_FAILED(find_conv2d(s, role, in, &found));
+            }
+    }
+    return RH_OK;
+}
+
 enum rh_status ready_make(struct session *s)
 {
+    RETURN_IF_FAILED(counters_make(s));
     for (int i = 0; i < s->worker_count; i++) {
         struct cuda_worker *w = &s->workers[i];
         const struct role *role = &s->plan->roles[w->role];
@@ -351,4 +379,5 @@ void ready_drop(struct session *s)
         }
         free(w->ready);
     }
+    counters_drop(s);
 }

@@ -19,9 +19,20 @@ struct cuda_worker {
     int role;
     char **persistent, **arena; /* per local device; the host's is pinned memory */
     cudaStream_t *streams;      /* per stream of the role */
-    void **workspace;           /* per stream */
+    unsigned *counters;         /* of batch norm, zero between its launches; per stream */
     cudaEvent_t *events;        /* per event of the role */
     struct ready ***ready;      /* per list and instruction; NULL: nothing needed */
+};
+
+/* Bytes of the GPU's memory that are taken, by cudaMemGetInfo: whoever took them, since that is all
+ * that it tells. */
+struct footprint {
+    double capacity_bytes, now_bytes; /* now: at the last look */
+    double runtime_bytes;             /* beside the plan's areas: context, libraries, engines, and
+                                         communicators, which NCCL fills at their first use */
+    double coming_bytes;              /* of that, what is not there yet */
+    double planned_bytes;             /* the areas of this process's workers */
+    double peak_bytes;                /* largest look since the areas were made */
 };
 
 struct ranks;    /* ranks.h; NULL: one process issues for all workers */
@@ -40,7 +51,8 @@ struct session {
     cudnnHandle_t dnn;
     struct convolution *convolutions; /* convolution.h: found so far, kept over loads */
     double search_seconds;            /* spent on finding them */
-    size_t workspace_bytes;
+    int counters_per_stream;
+    struct footprint footprint;
     cudaGraphExec_t *graphs; /* per list, with launch graph; NULL until captured */
     void *staging;           /* pinned: fed buffers on their way to a device */
     size_t staging_bytes;
@@ -67,7 +79,13 @@ enum rh_status cuda_failed(const char *what, cudaError_t error);
             return fail(RH_FAILED, "%s: %s", #call, cublasLtGetStatusString(error_));              \
     } while (0)
 
-/* memory.c */
+/* memory.c: memory_check fails with RH_OUT_OF_MEMORY where the plan does not fit beside what is there;
+ * options.unchecked_memory leaves that to cudaMalloc. areas_make checks too. */
+enum rh_status memory_look(struct session *session);
+enum rh_status memory_check(struct session *session);
+void memory_tell(const struct session *session, struct result *result);
+/* Communicators take what the device's file says, less what they took in `joined_bytes`. */
+void memory_expect_communicators(struct session *session, double joined_bytes);
 enum rh_status areas_make(struct session *session);
 void areas_drop(struct session *session);
 void *view_pointer(const struct session *session, int worker, const struct view *view);
@@ -76,7 +94,9 @@ void view_copy_strided(cudaStream_t stream, const struct view *from, const void 
                        const struct view *to, void *target);
 void *buffer_pointer(const struct session *session, int worker, int buffer);
 
-/* ready.c */
+/* ready.c: ready_search finds all convolutions, before the areas are there, since it wants memory of
+ * its own. */
+enum rh_status ready_search(struct session *session);
 enum rh_status ready_make(struct session *session);
 void ready_drop(struct session *session);
 

@@ -84,6 +84,8 @@ static enum rh_status run_steps(struct session *s, const struct run_order *order
                 clock->step_start = clock->seconds;
             RETURN_IF_FAILED(run_pass(s, feed, clock, entry->list, step, pass++, result));
             if (entry->ends_step) {
+                if (step == 0) /* all is loaded by now */
+                    RETURN_IF_FAILED(memory_look(s));
                 step++;
                 pass = 0;
             }
@@ -154,6 +156,7 @@ enum rh_status steps_run(struct session *s, const struct run_order *order,
     cudaEventDestroy(clock.end);
     RETURN_IF_FAILED(status);
     CUDA_DO(cudaStreamSynchronize(s->origin));
+    RETURN_IF_FAILED(memory_look(s));
     RETURN_IF_FAILED(check_host_calls(s));
     RETURN_IF_FAILED(ranks_sum(s, result->step_seconds, order->steps, true));
     RETURN_IF_FAILED(read_losses(s, order->steps, result->losses));

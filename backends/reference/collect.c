@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "op/convert.h"
 
 /* A member's dense send or receive memory; NULL where it has none. */
 struct side {
@@ -34,9 +35,32 @@ static double combine(enum reduce_op op, double a, double b)
     return a + b;
 }
 
+/* Halves are added in fp32 and rounded each time, as a ring of NCCL's does. */
+static void accumulate_low(const struct side *from, enum reduce_op op, char *sum)
+{
+    enum { BLOCK = 256 };
+    float a[BLOCK];
+    float b[BLOCK];
+    enum dtype dtype = from->type.dtype;
+    int64_t elements = shape_elements(&from->type.shape);
+    int64_t size = (int64_t)dtype_bytes(dtype);
+    for (int64_t i = 0; i < elements; i += BLOCK) {
+        int64_t count = elements - i < BLOCK ? elements - i : BLOCK;
+        convert_to_f32(dtype, sum + i * size, a, count);
+        convert_to_f32(dtype, from->data + i * size, b, count);
+        for (int64_t k = 0; k < count; k++)
+            a[k] = (float)combine(op, a[k], b[k]);
+        convert_from_f32(dtype, a, sum + i * size, count);
+    }
+}
+
 static void accumulate(const struct side *from, enum reduce_op op, char *sum)
 {
     int64_t elements = shape_elements(&from->type.shape);
+    if (dtype_is_low(from->type.dtype)) {
+        accumulate_low(from, op, sum);
+        return;
+    }
     if (from->type.dtype == DTYPE_I64) {
         int64_t *to = (int64_t *)sum;
         const int64_t *x = (const int64_t *)from->data;
@@ -60,8 +84,8 @@ static enum rh_status check(const struct collective *c, const struct untimed_mem
     bool reduces = kind == COLLECTIVE_ALL_REDUCE || kind == COLLECTIVE_REDUCE ||
                    kind == COLLECTIVE_REDUCE_SCATTER;
     enum dtype dtype = c->send[0].type.dtype;
-    if (reduces && dtype != DTYPE_F32 && dtype != DTYPE_TF32 && dtype != DTYPE_I64)
-        return fail(RH_INVALID, "'%s': no numbers of %s in '%s': the host reduces fp32 and int64",
+    if (reduces && dtype == DTYPE_I32)
+        return fail(RH_INVALID, "'%s': no numbers of %s in '%s': the host reduces floats and int64",
                     c->in->name, collective_name(kind), dtype_name(dtype));
     if (kind == COLLECTIVE_BROADCAST && !c->send[c->root].data)
         return fail(RH_INVALID, "'%s': worker %d is the root of a broadcast and sends nothing",

@@ -9,6 +9,7 @@
 struct step {
     double rate, root_correction; /* lr / (1 - beta1^t), sqrt(1 - beta2^t) */
     double decay, shrink;         /* adam's share of p in g; adamw's factor of p */
+    double multiplier;            /* of g */
 };
 
 static void update(const struct op *op, struct step step, int64_t elements,
@@ -18,7 +19,7 @@ static void update(const struct op *op, struct step step, int64_t elements,
     float *new_p = writes[0].data, *new_m = writes[1].data, *new_v = writes[2].data;
     double beta1 = op->adam.beta1, beta2 = op->adam.beta2;
     for (int64_t i = 0; i < elements; i++) {
-        double gradient = g[i] + step.decay * p[i];
+        double gradient = g[i] * step.multiplier + step.decay * p[i];
         double first = m[i] + (1 - beta1) * (gradient - m[i]);
         double second = beta2 * v[i] + (1 - beta2) * gradient * gradient;
         double divisor = sqrt(second) / step.root_correction + op->adam.epsilon;
@@ -33,14 +34,18 @@ static enum rh_status adam(const struct cpu_call *call, bool decoupled)
     const struct op *op = call->op;
     int64_t count = *cpu_read_integers(call, 1) + 1;
     double rate = cpu_read(call, 0)[CONTROL_LEARNING_RATE];
+    struct cpu_scaling scaling = cpu_scaling(call);
+    if (scaling.skip)
+        return cpu_hold(call);
     struct step step = {
         .rate = rate / (1 - pow(op->adam.beta1, (double)count)),
         .root_correction = sqrt(1 - pow(op->adam.beta2, (double)count)),
         .decay = decoupled ? 0 : op->adam.weight_decay,
         .shrink = decoupled ? 1 - rate * op->adam.weight_decay : 1,
+        .multiplier = scaling.multiplier,
     };
     const struct cpu_tensor *writes = call->writes + 1;
-    for (int i = 2; i < call->read_count; i += 4, writes += 3)
+    for (int i = scaling.first; i < call->read_count; i += 4, writes += 3)
         update(op, step, cpu_read_elements(call, i), call->reads + i, writes);
     *(int64_t *)call->writes[0].data = count;
     return RH_OK;

@@ -57,6 +57,8 @@ enum rh_status cpu_cross_entropy_grad(const struct cpu_call *call)
     int64_t samples = cpu_read_dim(call, 0)[0], classes = cpu_read_dim(call, 0)[1], counted;
     RETURN_IF_FAILED(check_targets(call, &counted));
     double scale = call->op->loss.weight / (call->op->loss.sum ? 1 : (double)counted);
+    if (cpu_read(call, 2))
+        scale *= cpu_read(call, 2)[SCALER_SCALE];
     for (int64_t i = 0; i < samples; i++) {
         const float *row = cpu_read(call, 0) + i * classes;
         float *gradient = cpu_write(call, 0) + i * classes;

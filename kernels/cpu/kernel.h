@@ -60,6 +60,16 @@ struct cpu_matrix {
 void cpu_multiply(int64_t rows, int64_t columns, int64_t inner, struct cpu_matrix a,
                   struct cpu_matrix b, float beta, float *c);
 
+/* What `scaler` says to an optimizer (scaling.c); `first` is its first parameter's read. */
+struct cpu_scaling {
+    double multiplier;
+    bool skip;
+    int first;
+};
+struct cpu_scaling cpu_scaling(const struct cpu_call *call);
+/* The step that is skipped: every write as its read. */
+enum rh_status cpu_hold(const struct cpu_call *call);
+
 /* Writes weight * loss into the slot of write 0 that `control` (read 2) names, or adds it there
  * where the op accumulates. */
 enum rh_status cpu_store_loss(const struct cpu_call *call, double loss);

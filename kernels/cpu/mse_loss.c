@@ -21,6 +21,8 @@ enum rh_status cpu_mse_loss_grad(const struct cpu_call *call)
     float *gx = cpu_write(call, 0);
     int64_t elements = cpu_read_elements(call, 0);
     double scale = 2 * call->op->loss.weight / (call->op->loss.sum ? 1 : (double)elements);
+    if (cpu_read(call, 2))
+        scale *= cpu_read(call, 2)[SCALER_SCALE];
     for (int64_t i = 0; i < elements; i++)
         gx[i] = (float)(((double)x[i] - target[i]) * scale);
     return RH_OK;

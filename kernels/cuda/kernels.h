@@ -80,16 +80,21 @@ struct norm_options {
     float epsilon, momentum;
     int training, relu;
 };
-/* Bytes of device memory that one call of either direction works in, of any element type: zeroed once
- * when made; the calls leave what they count with zero again. Not for two calls at a time. */
-size_t kernel_batch_norm_scratch(struct picture picture);
+/* Device memory that one call of either direction works in, not for two at a time: `sums` of
+ * norm_cut_bytes (op/norm_cut.h), whatever is in it; `counters`, one a channel, zeroed once when made
+ * and left zero by every call. */
+struct norm_memory {
+    void *sums;
+    unsigned *counters;
+};
 /* y = (x - mean) invstd gamma + beta, plus `residual` if not NULL, then its positive part if relu.
  * Training takes the batch's statistics, saves them and moves the running ones; evaluation takes the
  * running ones and no save_mean, save_invstd, count. */
 void kernel_batch_norm(cudaStream_t s, enum kernel_type type, const void *x, const float *gamma,
                        const float *beta, float *mean, float *var, int64_t *count,
                        const void *residual, void *y, float *save_mean, float *save_invstd,
-                       struct picture picture, struct norm_options options, void *scratch);
+                       struct picture picture, struct norm_options options,
+                       struct norm_memory memory);
 /* Gradients of the training forward. relu: gy counts where y > 0; y may be NULL if nothing was added
  * (it is computed again from x). residual_gradient, or NULL, is the gy that counts. gx, or ggamma and
  * gbeta, may be NULL; accumulate adds to the latter. beta is read only if relu and no y. */
@@ -97,19 +102,20 @@ void kernel_batch_norm_grad(cudaStream_t s, enum kernel_type type, const void *g
                             const float *gamma, const float *beta, const float *save_mean,
                             const float *save_invstd, const void *y, void *gx, float *ggamma,
                             float *gbeta, void *residual_gradient, struct picture picture,
-                            struct norm_options options, int accumulate, void *scratch);
+                            struct norm_options options, int accumulate,
+                            struct norm_memory memory);
 
-/* loss.cu: `losses` is indexed by the slot in control */
+/* loss.cu: `losses` is indexed by the slot in control; gradients are times the scaler's scale (NULL: 1) */
 void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
                 const float *control, float *losses, int64_t n, float scale, int accumulate);
-void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t, void *gx,
-                     int64_t n, float scale);
+void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
+                     const float *scaler, void *gx, int64_t n, float scale);
 void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, const void *x, const int64_t *t,
                           const float *control, float *losses, int rows, int classes, float weight,
                           int sum, int accumulate);
 void kernel_cross_entropy_grad(cudaStream_t s, enum kernel_type type, const void *x,
-                               const int64_t *t, void *gx, int rows, int classes, float weight,
-                               int sum);
+                               const int64_t *t, const float *scaler, void *gx, int rows,
+                               int classes, float weight, int sum);
 
 /* embedding.cu */
 void kernel_embedding(cudaStream_t s, enum kernel_type type, const int64_t *index, const void *w,
@@ -134,8 +140,24 @@ struct optimizer_options {
     float momentum, dampening, weight_decay, epsilon;
     double beta1, beta2; /* 1 - beta^step in fp32 would be off by 1e-4 at the first step */
 };
+/* scaler, op.h's SCALER_*: may be NULL. */
 void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table, int rows,
-                      const float *control, int64_t *count, struct optimizer_options options);
+                      const float *control, int64_t *count, const float *scaler,
+                      struct optimizer_options options);
+
+/* scaler.cu: kernels/cpu/grad_scaler.c in fp32, the same bits every time. A row has at most
+ * KERNEL_ROW_ELEMENTS elements; behind the rows lie two floats a row and one unsigned, zero. */
+struct norm_table {
+    const float *g;
+    int64_t n;
+};
+void kernel_grad_norm(cudaStream_t s, const struct norm_table *device_table, int rows, float *norm);
+struct scaler_options {
+    float max_norm, growth, backoff;
+    int interval, skip;
+};
+void kernel_grad_scaler(cudaStream_t s, const float *norms, int rows, const float *before,
+                        float *after, struct scaler_options options);
 
 /* copies.cu: pieces of one flat tensor, tables in device memory; collectives of devices that share
  * a GPU */

@@ -1,6 +1,6 @@
 #include "kernels/cuda/launch.cuh"
 
-enum { LOSS_SLOT = 1, IGNORED = -100 }; /* op.h: CONTROL_LOSS_SLOT; torch's ignore_index */
+enum { LOSS_SLOT = 1, SCALE = 0, IGNORED = -100 }; /* op.h: CONTROL_*, SCALER_*; torch's ignore_index */
 
 static __device__ void store_loss(float *losses, const float *control, float value, int accumulate)
 {
@@ -22,8 +22,10 @@ __global__ static void mse(const T *x, const T *t, const float *control, float *
 }
 
 template <typename T>
-__global__ static void mse_grad(const T *x, const T *t, T *gx, int64_t n, float scale)
+__global__ static void mse_grad(const T *x, const T *t, const float *scaler, T *gx, int64_t n,
+                                float scale)
 {
+    scale *= scaler ? scaler[SCALE] : 1;
     FOR_EACH(i, n)
         store(&gx[i], 2 * (wide(x[i]) - wide(t[i])) * scale);
 }
@@ -61,11 +63,11 @@ __global__ static void cross_entropy(const T *x, const int64_t *t, const float *
 
 /* One block a row. */
 template <typename T>
-__global__ static void cross_entropy_grad(const T *x, const int64_t *t, T *gx, int rows,
-                                          int classes, float weight, int sum_all)
+__global__ static void cross_entropy_grad(const T *x, const int64_t *t, const float *scaler, T *gx,
+                                          int rows, int classes, float weight, int sum_all)
 {
     __shared__ float most;
-    float scale = weight / (sum_all ? 1.0f : counted(t, rows));
+    float scale = weight / (sum_all ? 1.0f : counted(t, rows)) * (scaler ? scaler[SCALE] : 1);
     int r = blockIdx.x;
     const T *row = x + (int64_t)r * classes;
     if (threadIdx.x == 0) {
@@ -92,10 +94,10 @@ extern "C" void kernel_mse(cudaStream_t s, enum kernel_type type, const void *x,
 }
 
 extern "C" void kernel_mse_grad(cudaStream_t s, enum kernel_type type, const void *x, const void *t,
-                                void *gx, int64_t n, float scale)
+                                const float *scaler, void *gx, int64_t n, float scale)
 {
     WITH_TYPE(type, mse_grad<<<blocks_for(n), threads_per_block, 0, s>>>((const T *)x, (const T *)t,
-                                                                         (T *)gx, n, scale));
+                                                                         scaler, (T *)gx, n, scale));
 }
 
 extern "C" void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, const void *x,
@@ -107,9 +109,9 @@ extern "C" void kernel_cross_entropy(cudaStream_t s, enum kernel_type type, cons
 }
 
 extern "C" void kernel_cross_entropy_grad(cudaStream_t s, enum kernel_type type, const void *x,
-                                          const int64_t *t, void *gx, int rows, int classes,
-                                          float weight, int sum)
+                                          const int64_t *t, const float *scaler, void *gx, int rows,
+                                          int classes, float weight, int sum)
 {
-    WITH_TYPE(type, cross_entropy_grad<<<rows, 128, 0, s>>>((const T *)x, t, (T *)gx, rows, classes,
-                                                            weight, sum));
+    WITH_TYPE(type, cross_entropy_grad<<<rows, 128, 0, s>>>((const T *)x, t, scaler, (T *)gx, rows,
+                                                            classes, weight, sum));
 }

@@ -109,20 +109,10 @@ __global__ static void __launch_bounds__(norm_threads)
     walk<last, 4, true>(t, m, work);
 }
 
-extern "C" size_t kernel_batch_norm_scratch(struct picture picture)
-{
-    int64_t most = 0;
-    for (int vector = 1; vector <= 8; vector *= 2) {
-        tiling t = tiling_of(picture, vector);
-        most = t.chunks > most ? t.chunks : most;
-    }
-    return (size_t)picture.c * (3 + 2 * (size_t)most) * sizeof(float);
-}
-
 template <typename T, bool last, int V>
 static void launch(cudaStream_t s, const T *x, const float *gamma, const float *beta,
                    statistics stats, const T *residual, T *y, picture p, norm_options options,
-                   void *memory)
+                   norm_memory memory)
 {
     tiling t = tiling_of(p, V);
     int blocks = t.groups * t.chunks;
@@ -141,7 +131,7 @@ extern "C" void kernel_batch_norm(cudaStream_t s, enum kernel_type type, const v
                                   const float *gamma, const float *beta, float *mean, float *var,
                                   int64_t *count, const void *residual, void *y, float *save_mean,
                                   float *save_invstd, struct picture picture,
-                                  struct norm_options options, void *scratch)
+                                  struct norm_options options, struct norm_memory memory)
 {
     statistics stats = {mean, var, save_mean, save_invstd, count};
     bool whole = takes_vectors(picture, type,
@@ -150,5 +140,5 @@ extern "C" void kernel_batch_norm(cudaStream_t s, enum kernel_type type, const v
                                 WITH_VECTOR(whole, launch<T, last, V>(
                                                        s, (const T *)x, gamma, beta, stats,
                                                        (const T *)residual, (T *)y, picture,
-                                                       options, scratch))));
+                                                       options, memory))));
 }

@@ -1,24 +1,17 @@
-/* How the passes of batch normalisation go over a tensor. A block has one group of channels and one
- * chunk of their positions. Channels last: a position is a row of all channels, a group some vectors
- * of it; else a group is one channel and a position a vector of its pixels. Both passes cut alike, and
- * the second walks each chunk from its end, which is what the first left in the L2 cache. */
+/* How the passes of batch normalisation go over a tensor, cut as op/norm_cut.h says. Both passes cut
+ * alike, and the second walks each chunk from its end, which is what the first left in the L2 cache. */
 #ifndef REHEARSE_KERNELS_CUDA_NORM_CUH
 #define REHEARSE_KERNELS_CUDA_NORM_CUH
 
 #include "kernels/cuda/vector.cuh"
+#include "op/norm_cut.h"
 
-static const int norm_threads = 512;
+static const int norm_threads = NORM_AT_A_TIME;
 
-struct tiling {
-    int channels, vectors; /* vectors of a row, or of a plane */
-    int lanes, rows;       /* of a block's threads: vectors of a group, positions at a time */
-    int groups, chunks, passes; /* passes: times `rows` positions in a chunk */
-    int64_t positions;
-    double cells; /* elements of a channel */
-};
+typedef norm_cut tiling; /* a block has one piece */
 
-/* Device memory of a call: counters (one a group), sums (two a channel), partial sums (two a channel
- * and chunk). */
+/* Device memory of a call: counters (one a group), which lie apart since they must be zero; sums (two
+ * a channel), partial sums (two a channel and chunk). */
 struct scratch {
     unsigned *counters;
     float *sums, *partials;
@@ -26,28 +19,13 @@ struct scratch {
 
 static inline tiling tiling_of(picture x, int vector)
 {
-    const int blocks_wanted = 264; /* twice an H200's; fixed, so that sums are the same on any GPU */
-    tiling t = {};
-    int64_t area = (int64_t)x.h * x.w;
-    t.channels = x.c;
-    t.cells = (double)(x.n * area);
-    t.vectors = (int)((x.channels_last ? x.c : area) / vector);
-    t.positions = x.channels_last ? x.n * area : (int64_t)x.n * t.vectors;
-    t.groups = x.channels_last ? (t.vectors + 31) / 32 : x.c;
-    t.lanes = x.channels_last ? (t.vectors + t.groups - 1) / t.groups : 1;
-    t.rows = norm_threads / t.lanes;
-    int64_t most = blocks_wanted / t.groups > 0 ? blocks_wanted / t.groups : 1;
-    int64_t turns = (t.positions + t.rows - 1) / t.rows;
-    t.passes = (int)((turns + most - 1) / most);
-    t.chunks = (int)((turns + t.passes - 1) / t.passes);
-    return t;
+    return norm_cut_of(x.n, x.c, x.h, x.w, x.channels_last, vector);
 }
 
-static inline scratch scratch_of(void *memory, int channels)
+static inline scratch scratch_of(norm_memory memory, int channels)
 {
-    unsigned *counters = (unsigned *)memory;
-    float *sums = (float *)(counters + channels);
-    return {counters, sums, sums + 2 * (int64_t)channels};
+    float *sums = (float *)memory.sums;
+    return {memory.counters, sums, sums + 2 * (int64_t)channels};
 }
 
 /* What this thread has of its block's work. */

@@ -151,7 +151,7 @@ __global__ static void __launch_bounds__(norm_threads)
 
 template <typename T, bool last, int V>
 static void launch(cudaStream_t stream, gradient_input<T> in, T *kept, T *gx, weight_gradients to,
-                   picture p, enum mask mask, void *memory)
+                   picture p, enum mask mask, norm_memory memory)
 {
     tiling t = tiling_of(p, V);
     scratch s = scratch_of(memory, p.c);
@@ -173,7 +173,8 @@ extern "C" void kernel_batch_norm_grad(cudaStream_t s, enum kernel_type type, co
                                        const float *save_mean, const float *save_invstd,
                                        const void *y, void *gx, float *ggamma, float *gbeta,
                                        void *residual_gradient, struct picture picture,
-                                       struct norm_options options, int accumulate, void *scratch)
+                                       struct norm_options options, int accumulate,
+                                       struct norm_memory memory)
 {
     weight_gradients to = {ggamma, gbeta, accumulate};
     enum mask mask = !options.relu ? MASK_NONE : y ? MASK_READ : MASK_AGAIN;
@@ -186,5 +187,5 @@ extern "C" void kernel_batch_norm_grad(cudaStream_t s, enum kernel_type type, co
               WITH_LAYOUT(picture.channels_last,
                           WITH_VECTOR(whole, launch<T, last, V>(s, in, (T *)residual_gradient,
                                                                 (T *)gx, to, picture, mask,
-                                                                scratch))));
+                                                                memory))));
 }

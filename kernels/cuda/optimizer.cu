@@ -1,6 +1,6 @@
 #include "kernels/cuda/launch.cuh"
 
-enum { LEARNING_RATE = 0 }; /* op.h: CONTROL_LEARNING_RATE */
+enum { LEARNING_RATE = 0, MULTIPLIER = 2, SKIP = 3 }; /* op.h: CONTROL_*, SCALER_* */
 
 static __device__ float sgd(float p, float g, float *m, float rate, int64_t step,
                             const optimizer_options &o)
@@ -28,21 +28,24 @@ static __device__ float adam(float p, float g, float *m, float *v, float rate, f
 
 /* One block a row. The last one to end counts the step, which all others have read by then. */
 __global__ static void update(const optimizer_table *table, unsigned *ended, const float *control,
-                              int64_t *count, optimizer_options o)
+                              int64_t *count, const float *scaler, optimizer_options o)
 {
+    if (scaler && scaler[SKIP] != 0)
+        return;
+    float multiplier = scaler ? scaler[MULTIPLIER] : 1;
     optimizer_table t = table[blockIdx.x];
     int64_t step = *count + 1;
     float rate = control[LEARNING_RATE];
     if (o.kind == 0) {
 #pragma unroll 4
         for (int i = threadIdx.x; i < (int)t.n; i += threads_per_block)
-            t.p[i] = sgd(t.p[i], t.g[i], t.m ? &t.m[i] : nullptr, rate, step, o);
+            t.p[i] = sgd(t.p[i], t.g[i] * multiplier, t.m ? &t.m[i] : nullptr, rate, step, o);
     } else {
         float scale_m = (float)(1 - pow(o.beta1, (double)step));
         float scale_v = (float)sqrt(1 - pow(o.beta2, (double)step));
 #pragma unroll 4
         for (int i = threadIdx.x; i < (int)t.n; i += threads_per_block)
-            t.p[i] = adam(t.p[i], t.g[i], &t.m[i], &t.v[i], rate, scale_m, scale_v, o);
+            t.p[i] = adam(t.p[i], t.g[i] * multiplier, &t.m[i], &t.v[i], rate, scale_m, scale_v, o);
     }
     __syncthreads();
     if (threadIdx.x > 0)
@@ -55,9 +58,9 @@ __global__ static void update(const optimizer_table *table, unsigned *ended, con
 }
 
 extern "C" void kernel_optimizer(cudaStream_t s, const struct optimizer_table *device_table, int rows,
-                                 const float *control, int64_t *count,
+                                 const float *control, int64_t *count, const float *scaler,
                                  struct optimizer_options options)
 {
     update<<<rows + 1, threads_per_block, 0, s>>>(
-        device_table, (unsigned *)(device_table + rows + 1), control, count, options);
+        device_table, (unsigned *)(device_table + rows + 1), control, count, scaler, options);
 }

@@ -22,6 +22,7 @@ extern const struct command command_platform;
 extern const struct command command_published;
 extern const struct command command_comm;
 extern const struct command command_launch;
+extern const struct command command_schedule;
 
 /* Options of a subcommand: "--name value", "--name=value", or "--name" for flags. */
 enum option_kind { OPTION_FLAG, OPTION_STRING, OPTION_INTEGER, OPTION_LIST };

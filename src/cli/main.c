@@ -7,7 +7,7 @@
 
 static const struct command *const commands[] = {
     &command_run,       &command_compare, &command_plan,   &command_platform,
-    &command_published, &command_comm,    &command_launch,
+    &command_published, &command_comm,    &command_launch, &command_schedule,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

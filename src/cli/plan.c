@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "cli/cli.h"
 #include "experiment/experiment.h"
 #include "plan/plan.h"
@@ -43,12 +44,14 @@ static enum rh_status run(int argc, char **argv)
     struct string_list files = {0};
     struct string_list settings = {0};
     const char *json_path = NULL;
+    const char *plan_path = NULL;
     const struct option options[] = {{"set", OPTION_LIST, &settings},
+                                     {"plan", OPTION_STRING, &plan_path},
                                      {"json", OPTION_STRING, &json_path}};
     struct platform *platform = NULL;
     struct experiment *experiment = NULL;
     cJSON *json = NULL;
-    enum rh_status status = options_read(&command_plan, argc, argv, options, 2, &files, 1, 1);
+    enum rh_status status = options_read(&command_plan, argc, argv, options, 3, &files, 1, 1);
     if (status == RH_OK)
         status = platform_open(&platform);
     if (status == RH_OK)
@@ -56,6 +59,7 @@ static enum rh_status run(int argc, char **argv)
     if (status == RH_OK)
         status = experiment_open(platform, json, &experiment);
     if (status == RH_OK) {
+        experiment->plan_path = text_copy(plan_path);
         status = print_plan(experiment, json_path);
         experiment_close(experiment);
     }
@@ -68,9 +72,10 @@ static enum rh_status run(int argc, char **argv)
 
 const struct command command_plan = {
     .name = "plan",
-    .usage = "EXPERIMENT [--set KEY=VALUE]… [--json FILE]",
+    .usage = "EXPERIMENT [--set KEY=VALUE]… [--plan FILE] [--json FILE]",
     .summary = "print the checked plan: lists of instructions, memory, totals",
     .help = "  --set KEY=VALUE  change a key of the experiment\n"
+            "  --plan FILE      an edited plan, checked and printed in place of the experiment's\n"
             "  --json FILE      the plan for programs ('-': standard output)\n",
     .run = run,
 };

@@ -8,7 +8,7 @@
 
 struct run_arguments {
     struct string_list files, settings;
-    const char *backend, *json, *trace;
+    const char *backend, *json, *trace, *plan;
     bool numbers, no_fold;
     int steps;
 };
@@ -39,6 +39,7 @@ static enum rh_status run_one(struct platform *platform, const struct run_argume
     RETURN_IF_FAILED(experiment_read(arguments->files.items[0], arguments->settings.items,
                                      arguments->settings.count, &json));
     RETURN_IF_FAILED(experiment_open(platform, json, &experiment));
+    experiment->plan_path = text_copy(arguments->plan);
     struct run_options options = {.numbers = arguments->numbers,
                                   .trace = arguments->trace != NULL,
                                   .no_fold = arguments->no_fold,
@@ -72,6 +73,7 @@ static enum rh_status run(int argc, char **argv)
         {"numbers", OPTION_FLAG, &arguments.numbers},
         {"steps", OPTION_INTEGER, &arguments.steps},
         {"json", OPTION_STRING, &arguments.json},
+        {"plan", OPTION_STRING, &arguments.plan},
         {"trace", OPTION_STRING, &arguments.trace},
         {"no-fold", OPTION_FLAG, &arguments.no_fold},
     };
@@ -101,14 +103,16 @@ static enum rh_status run(int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .usage = "EXPERIMENT [--set KEY=VALUE]… [--backend NAME] [--numbers] [--steps N] "
-             "[--json FILE] [--trace FILE]",
+             "[--plan FILE] [--json FILE] [--trace FILE]",
     .summary = "run an experiment and report it",
-    .help = "  --set KEY=VALUE  change a key of the experiment (data.batch=64)\n"
-            "  --backend NAME   simgrid (default), reference, cuda\n"
-            "  --numbers        compute the values too, not only the times\n"
-            "  --steps N        training steps (train.steps)\n"
-            "  --json FILE      the report for programs ('-': standard output)\n"
-            "  --trace FILE     a timeline for Chrome or Perfetto\n"
-            "  --no-fold        simulate equal nodes one by one\n",
+    .help =
+        "  --set KEY=VALUE  change a key of the experiment (data.batch=64)\n"
+        "  --backend NAME   simgrid (default), reference, cuda\n"
+        "  --numbers        compute the values too, not only the times\n"
+        "  --steps N        training steps (train.steps)\n"
+        "  --plan FILE      a plan of this experiment that was edited ('rehearse plan --json')\n"
+        "  --json FILE      the report for programs ('-': standard output)\n"
+        "  --trace FILE     a timeline for Chrome or Perfetto\n"
+        "  --no-fold        simulate equal nodes one by one\n",
     .run = run,
 };

@@ -24,6 +24,26 @@ static cJSON *resolved_optimizer(const struct training *t)
     return optimizer;
 }
 
+static void add_scaling(const struct experiment *e, cJSON *train)
+{
+    const struct gradient_scaling *s = &e->training.scaling;
+    const cJSON *given = cJSON_GetObjectItemCaseSensitive(e->json, "train");
+    const cJSON *schedule = cJSON_GetObjectItemCaseSensitive(given, "lr_schedule");
+    if (s->loss_scale > 0) {
+        cJSON *scale = cJSON_AddObjectToObject(train, "loss_scale");
+        cJSON_AddNumberToObject(scale, "initial", s->loss_scale);
+        cJSON_AddNumberToObject(scale, "growth", s->growth);
+        cJSON_AddNumberToObject(scale, "backoff", s->backoff);
+        cJSON_AddNumberToObject(scale, "interval", s->interval);
+    } else {
+        cJSON_AddStringToObject(train, "loss_scale", "none");
+    }
+    if (s->clip_norm > 0)
+        cJSON_AddNumberToObject(train, "clip_grad_norm", s->clip_norm);
+    if (schedule)
+        cJSON_AddItemToObject(train, "lr_schedule", cJSON_Duplicate(schedule, true));
+}
+
 static cJSON *resolved_train(const struct experiment *e)
 {
     const struct training *t = &e->training;
@@ -36,6 +56,7 @@ static cJSON *resolved_train(const struct experiment *e)
     cJSON_AddStringToObject(train, "memory_format",
                             t->channels_last ? "channels_last" : "contiguous");
     cJSON_AddBoolToObject(train, "fusion", t->fusion);
+    add_scaling(e, train);
     cJSON_AddNumberToObject(train, "steps", t->steps);
     cJSON_AddNumberToObject(train, "accumulate", t->accumulate);
     if (e->init_path)

@@ -5,11 +5,13 @@
 
 #include "backends/backend.h"
 #include "data/dataset.h"
+#include "experiment/learning_rate.h"
 #include "strategy/strategy.h"
 
 /* Reads the file ("-": standard input) and applies settings "key.path=value" in order. The value is
  * JSON, or else a string; null removes the key; setting one of data.batch and data.batch_per_device
- * removes the other; paths in the file (data.source, train.init, train.resume, train.save) are
+ * removes the other; paths in the file (data.source, train.init, train.resume, train.save,
+ * strategy.schedule_file) are
  * relative to its folder, those in settings to the current one; "model", "strategy" and
  * "train.optimizer" given as a string become objects when a key below them is set. The caller ends
  * it with cJSON_Delete. */
@@ -23,6 +25,7 @@ struct experiment {
     struct platform *platform; /* borrowed */
     struct model *model;
     struct training training;
+    struct rate_schedule schedule; /* of training.learning_rate */
     char *init_path;               /* safetensors of parameters; NULL */
     char *save_path, *resume_path; /* checkpoints; NULL */
     int save_every;                /* steps; 0: at the end alone */
@@ -41,6 +44,7 @@ struct experiment {
     const struct backend *backend;
     enum launch launch;
     enum fidelity fidelity;
+    char *plan_path; /* an edited plan in place of the one that the strategy writes; NULL */
     double anchor_seconds;        /* measured single-GPU step; 0: none */
     double bucket_tensor_seconds; /* overrides the device's; < 0: the device's own */
 };

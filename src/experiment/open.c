@@ -7,9 +7,9 @@
 /* Keys of other strategies may stand under their names ("strategy": {"type": "ddp", "pipeline":
  * {…}}), so that one file serves a comparison. Those of this type move up; `ddp` goes to all that
  * know it. */
-static cJSON *resolve_keys(const struct strategy *strategy, const cJSON *given)
+static enum rh_status resolve_keys(const struct strategy *strategy, const cJSON *given,
+                                   const char *where, cJSON *keys)
 {
-    cJSON *keys = cJSON_CreateObject();
     bool knows_ddp = false;
     for (int i = 0; i < strategy->key_count; i++)
         knows_ddp |= strcmp(strategy->keys[i], "ddp") == 0;
@@ -23,11 +23,14 @@ static cJSON *resolve_keys(const struct strategy *strategy, const cJSON *given)
             cJSON_AddItemToObject(keys, item->string, cJSON_Duplicate(item, true));
         for (const cJSON *inner = !ddp && named == strategy ? item->child : NULL; inner;
              inner = inner->next) {
-            cJSON_DeleteItemFromObjectCaseSensitive(keys, inner->string);
+            if (cJSON_GetObjectItemCaseSensitive(given, inner->string))
+                return fail(RH_INVALID,
+                            "%s: '%s' is given twice, as strategy.%s and as strategy.%s.%s", where,
+                            inner->string, inner->string, item->string, inner->string);
             cJSON_AddItemToObject(keys, inner->string, cJSON_Duplicate(inner, true));
         }
     }
-    return keys;
+    return RH_OK;
 }
 
 static enum rh_status read_mesh(struct experiment *e, const char *where)
@@ -58,7 +61,8 @@ enum rh_status section_strategy(struct experiment *e, const char *where)
         RETURN_IF_FAILED(json_string_required(given, where, "type", &type));
     }
     RETURN_IF_FAILED(strategy_find(type, &e->strategy));
-    e->strategy_keys = resolve_keys(e->strategy, given);
+    e->strategy_keys = cJSON_CreateObject();
+    RETURN_IF_FAILED(resolve_keys(e->strategy, given, where, e->strategy_keys));
     return read_mesh(e, where);
 }
 
@@ -240,6 +244,7 @@ void experiment_close(struct experiment *e)
     free(e->name);
     free(e->init_path);
     free(e->save_path);
+    free(e->plan_path);
     free(e->resume_path);
     data_source_free(&e->source);
     free(e->devices);

@@ -1,11 +1,14 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "experiment/edited.h"
 #include "experiment/place.h"
 #include "plan/check.h"
 #include "plan/fuse.h"
 #include "plan/placement.h"
+#include "plan/workspace.h"
 
 /* Communicators of a role: distinct (group, stream name) pairs of its collectives and exchanges. */
 static int count_communicators(const struct plan *plan, int role)
@@ -113,6 +116,19 @@ enum rh_status place_fits(const struct experiment *e, const struct plan *plan,
     return check_hosts(e, plan, shortage);
 }
 
+/* Workers of a role have one plan, whatever devices they have: the largest limits count. */
+static struct workspace_limits workspace_limits_of(const struct experiment *e)
+{
+    struct workspace_limits most = {0};
+    for (int i = 0; i < e->device_count; i++) {
+        const struct workspace_limits *limits =
+            &cluster_device_model(e->cluster, e->devices[i])->workspace;
+        most.convolution_bytes = fmax(most.convolution_bytes, limits->convolution_bytes);
+        most.matmul_bytes = fmax(most.matmul_bytes, limits->matmul_bytes);
+    }
+    return most;
+}
+
 enum rh_status place_build(const struct experiment *e, struct strategy_plan *plan)
 {
     char *where = text_format("experiment '%s': strategy '%s'", e->name, e->strategy->name);
@@ -131,8 +147,16 @@ enum rh_status place_build(const struct experiment *e, struct strategy_plan *pla
     free(where);
     if (status != RH_OK)
         return status;
-    if (e->training.fusion)
+    if (e->training.fusion && !e->plan_path)
         plan_fuse(plan->plan);
+    if (e->plan_path)
+        status = edited_read(e->plan_path, e->model, plan);
+    if (status != RH_OK) {
+        strategy_plan_free(plan);
+        return status;
+    }
+    struct workspace_limits limits = workspace_limits_of(e);
+    plan_add_workspace(plan->plan, &limits);
     status = plan_check(plan->plan);
     if (status != RH_OK) {
         fail_within(status, "experiment '%s': plan of '%s'", e->name, e->strategy->name);

@@ -46,6 +46,10 @@ static void move_paths(cJSON *json, const char *path)
     cJSON *source =
         cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "data"), "source");
     cJSON *files = cJSON_GetObjectItemCaseSensitive(source, "files");
+    cJSON *strategy = cJSON_GetObjectItemCaseSensitive(json, "strategy");
+    cJSON *pipeline = cJSON_GetObjectItemCaseSensitive(strategy, "pipeline");
+    move_path(strategy, cJSON_GetObjectItemCaseSensitive(strategy, "schedule_file"), folder);
+    move_path(pipeline, cJSON_GetObjectItemCaseSensitive(pipeline, "schedule_file"), folder);
     for (int i = 0; i < 3; i++) {
         move_path(train, cJSON_GetObjectItemCaseSensitive(train, of_train[i]), folder);
         move_path(source, cJSON_GetObjectItemCaseSensitive(source, of_source[i]), folder);

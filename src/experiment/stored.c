@@ -23,6 +23,16 @@ static void add_optimizer(struct stored_list *list, const struct model *model, i
     add(list, name, STORED_OPTIMIZER, -1, buffer->type, (struct tensor_home){role, number, 0});
 }
 
+static void add_buffer(struct stored_list *list, const struct model *model, int role, int number,
+                       const struct buffer *buffer)
+{
+    if (buffer->use == USE_OPTIMIZER)
+        add_optimizer(list, model, role, number, buffer);
+    if (buffer->use == USE_SCALER && buffer->index == 1)
+        add(list, text_copy("scaler"), STORED_OPTIMIZER, -1, buffer->type,
+            (struct tensor_home){role, number, 0});
+}
+
 void stored_list_make(struct stored_list *list, const struct model *model,
                       const struct strategy_plan *plan)
 {
@@ -37,8 +47,7 @@ void stored_list_make(struct stored_list *list, const struct model *model,
             plan->states[i]);
     for (int r = 0; r < plan->plan->role_count; r++)
         for (int b = 0; b < plan->plan->roles[r].buffer_count; b++)
-            if (plan->plan->roles[r].buffers[b].use == USE_OPTIMIZER)
-                add_optimizer(list, model, r, b, &plan->plan->roles[r].buffers[b]);
+            add_buffer(list, model, r, b, &plan->plan->roles[r].buffers[b]);
 }
 
 void stored_list_free(struct stored_list *list)

@@ -9,7 +9,8 @@
 enum stored_kind { STORED_PARAMETER, STORED_STATE, STORED_OPTIMIZER };
 
 /* "fc.weight", "bn1.running_mean", "optimizer.momentum.fc.weight", "optimizer.variance.fc.weight",
- * "optimizer.step" (once for each device that counts). */
+ * "optimizer.step" (once for each device that counts), "scaler" (where the loss's scale changes; once
+ * for each worker that has one). */
 struct stored {
     char *name;
     enum stored_kind kind;

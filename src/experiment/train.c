@@ -95,6 +95,45 @@ static enum rh_status read_optimizer(struct training *t, const cJSON *train, con
     return json_number(object, where, "weight_decay", 0, 1e6, &t->weight_decay);
 }
 
+/* "dynamic" (torch's GradScaler with its defaults), a fixed number, an object, "none". */
+static enum rh_status read_loss_scale(struct training *t, const cJSON *train, const char *where)
+{
+    static const char *const words[] = {"dynamic", "none"};
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(train, "loss_scale");
+    struct gradient_scaling *s = &t->scaling;
+    const char *word = t->precision == DTYPE_F16 ? words[0] : words[1];
+    int none = 0;
+    int64_t interval = 2000;
+    if (cJSON_IsNumber(item)) {
+        s->growth = s->backoff = 1;
+        s->interval = 1;
+        return json_number(train, where, "loss_scale", 1e-30, 1e30, &s->loss_scale);
+    }
+    if (!cJSON_IsObject(item)) {
+        RETURN_IF_FAILED(json_string(train, where, "loss_scale", &word));
+        RETURN_IF_FAILED(json_choice("loss_scale", word, words, 2, &none));
+        item = NULL;
+    }
+    s->loss_scale = none ? 0 : 65536;
+    s->growth = 2;
+    s->backoff = 0.5;
+    if (item) {
+        RETURN_IF_FAILED(JSON_CHECK_KEYS(item, where, "initial", "growth", "backoff", "interval"));
+        RETURN_IF_FAILED(json_number(item, where, "initial", 1e-30, 1e30, &s->loss_scale));
+        RETURN_IF_FAILED(json_number(item, where, "growth", 1, 1e6, &s->growth));
+        RETURN_IF_FAILED(json_number(item, where, "backoff", 1e-6, 1, &s->backoff));
+        RETURN_IF_FAILED(json_integer(item, where, "interval", 1, 1000000000, &interval));
+    }
+    s->interval = (int)interval;
+    return RH_OK;
+}
+
+static enum rh_status read_scaling(struct training *t, const cJSON *train, const char *where)
+{
+    RETURN_IF_FAILED(read_loss_scale(t, train, where));
+    return json_number(train, where, "clip_grad_norm", 1e-30, 1e30, &t->scaling.clip_norm);
+}
+
 /* What cannot be written is refused before the training, not after it. */
 static enum rh_status check_folder(const char *path, const char *where)
 {
@@ -146,12 +185,15 @@ enum rh_status section_train(struct experiment *e, const char *where)
     if (train)
         RETURN_IF_FAILED(JSON_CHECK_KEYS(train, where, "loss", "optimizer", "precision", "steps",
                                          "accumulate", "init", "save", "save_every", "resume",
-                                         "memory_format", "fusion"));
+                                         "memory_format", "fusion", "loss_scale", "clip_grad_norm",
+                                         "lr_schedule"));
     RETURN_IF_FAILED(read_loss(t, train, where));
     RETURN_IF_FAILED(read_optimizer(t, train, where));
     RETURN_IF_FAILED(json_string(train, where, "precision", &precision));
     RETURN_IF_FAILED(json_choice("precision", precision, precisions, 4, &index));
     dtype_parse(precisions[index], &t->precision);
+    RETURN_IF_FAILED(read_scaling(t, train, where));
+    RETURN_IF_FAILED(rate_schedule_read(train, where, &e->schedule));
     RETURN_IF_FAILED(json_string(train, where, "memory_format", &format));
     RETURN_IF_FAILED(json_choice("memory_format", format, formats, 2, &index));
     t->channels_last = index == 1;

@@ -82,10 +82,24 @@ static void init_parameter(const struct tensor_type *type, const struct paramete
     free(rows);
 }
 
+/* As training begins; a checkpoint's values go over it. */
+static void init_scalers(const struct values *v, struct images *images)
+{
+    const struct gradient_scaling *scaling = &v->experiment->training.scaling;
+    for (int b = 0; b < images->role->buffer_count; b++) {
+        if (images->role->buffers[b].use != USE_SCALER)
+            continue;
+        float *scaler = (float *)(void *)image_of(images, b);
+        scaler[SCALER_SCALE] = scaling->loss_scale > 0 ? (float)scaling->loss_scale : 1;
+        scaler[SCALER_MULTIPLIER] = 1;
+    }
+}
+
 static enum rh_status fill_images(const struct values *v, int role, struct images *images)
 {
     const struct model *m = v->experiment->model;
     const void *from = NULL;
+    init_scalers(v, images);
     for (int i = 0; i < v->stored.count; i++) {
         const struct stored *stored = &v->stored.items[i];
         if (stored->home.role != role)
@@ -163,7 +177,7 @@ static enum rh_status read_tensor(const struct values *v, struct session *sessio
     return status;
 }
 
-/* The optimizer's count stands once for every device, always the same. */
+/* The optimizer's count and the scaler stand there several times, always the same. */
 static bool is_repeated(const struct stored_list *list, int index)
 {
     for (int i = 0; i < index && list->items[index].kind == STORED_OPTIMIZER; i++)
@@ -186,6 +200,24 @@ enum rh_status values_save(struct values *v, struct session *session, int step)
         free(tensors[i].data);
     free(tensors);
     return status;
+}
+
+/* What became of the loss's scale: any worker knows it. */
+static enum rh_status read_scaler(struct values *v, struct result *result)
+{
+    const struct role *role = &v->plan->plan->roles[0];
+    float scaler[SCALER_ELEMENTS];
+    for (int b = 0; b < role->buffer_count; b++) {
+        if (role->buffers[b].use != USE_SCALER)
+            continue;
+        RETURN_IF_FAILED(v->experiment->backend->read(v->session, 0, b, scaler, sizeof scaler));
+        result->loss_scale =
+            v->experiment->training.scaling.loss_scale > 0 ? scaler[SCALER_SCALE] : 0;
+        result->skipped_steps = (int)scaler[SCALER_SKIPPED];
+        result->gradient_norm = scaler[SCALER_NORM];
+        result->scaled = true;
+    }
+    return RH_OK;
 }
 
 /* Ends the run if a signal came: `done` steps are done, and saved if `saved`. */
@@ -220,9 +252,10 @@ static enum rh_status begin_step(struct values *v, int step)
     return check_stop(v, done, due);
 }
 
-enum rh_status values_finish(struct values *v)
+enum rh_status values_finish(struct values *v, struct result *result)
 {
     int done = v->experiment->training.steps;
+    RETURN_IF_FAILED(read_scaler(v, result));
     if (v->experiment->save_path)
         RETURN_IF_FAILED(values_save(v, v->session, done));
     return check_stop(v, done, true);
@@ -298,7 +331,8 @@ enum rh_status values_fill(void *context, int worker, int step, int pass,
     if (buffer->use == USE_CONTROL) {
         float *control = data;
         memset(control, 0, CONTROL_ELEMENTS * sizeof *control);
-        control[CONTROL_LEARNING_RATE] = (float)t->learning_rate;
+        control[CONTROL_LEARNING_RATE] = (float)rate_schedule_at(
+            &v->experiment->schedule, t->learning_rate, v->first_step + step);
         control[CONTROL_LOSS_SLOT] = (float)step;
         return RH_OK;
     }

@@ -34,7 +34,7 @@ enum rh_status values_save(struct values *values, struct session *session, int s
 enum rh_status values_fill(void *context, int worker, int step, int pass,
                            const struct buffer *buffer, const int coordinate[MESH_MAX_AXES],
                            void *data);
-/* After the last step: the checkpoint, and the signal that came in it. */
-enum rh_status values_finish(struct values *values);
+/* After the last step: what the scaler came to, the checkpoint, and the signal that came in it. */
+enum rh_status values_finish(struct values *values, struct result *result);
 
 #endif

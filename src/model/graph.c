@@ -200,6 +200,7 @@ static int add_loss(struct derive *d)
     struct op op = {.kind = mse ? OP_mse_loss : OP_cross_entropy, .compute = DTYPE_F32};
     int output = g->output_of[m->layer_count - 1];
     int reads[3] = {output, g->target, g->control};
+    const int gradient_reads[3] = {output, g->target, g->scaler};
     op.loss.weight = d->options.loss_weight;
     op.loss.sum = d->options.loss_sum;
     derive_node(d, &op, PHASE_LOSS, m->layer_count, reads, 3, &g->losses, 1);
@@ -208,7 +209,8 @@ static int add_loss(struct derive *d)
     op.kind = mse ? OP_mse_loss_grad : OP_cross_entropy_grad;
     int gradient = derive_value(d, "grad ", m->layers[m->layer_count - 1].name, VALUE_GRADIENT,
                                 g->values[output].type, m->layer_count, -1);
-    derive_node(d, &op, PHASE_LOSS, m->layer_count, reads, 2, &gradient, 1);
+    derive_node(d, &op, PHASE_LOSS, m->layer_count, gradient_reads, g->scaler >= 0 ? 3 : 2,
+                &gradient, 1);
     return gradient;
 }
 
@@ -234,6 +236,7 @@ static void add_fed_values(struct derive *d, const struct tensor_type *target)
     struct tensor_type input = model_output_type(d->model, MODEL_INPUT);
     int64_t control[1] = {CONTROL_ELEMENTS};
     int64_t slots[1] = {d->options.loss_slots};
+    int64_t scaler[1] = {SCALER_ELEMENTS};
     int last = d->model->layer_count;
     input.shape.dim[0] = d->options.batch;
     if (input.dtype == DTYPE_F32)
@@ -247,6 +250,10 @@ static void add_fed_values(struct derive *d, const struct tensor_type *target)
                               (struct tensor_type){DTYPE_F32, shape_of(1, control)}, last, -1);
     g->losses = derive_value(d, "", "losses", VALUE_LOSSES,
                              (struct tensor_type){DTYPE_F32, shape_of(1, slots)}, last, -1);
+    g->scaler = -1;
+    if (d->options.scaled)
+        g->scaler = derive_value(d, "", "scaler", VALUE_SCALER,
+                                 (struct tensor_type){DTYPE_F32, shape_of(1, scaler)}, last, -1);
 }
 
 static enum rh_status build(struct derive *d)

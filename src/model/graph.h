@@ -17,6 +17,7 @@ enum value_kind {
     VALUE_GRADIENT,           /* the loss's gradient for an activation */
     VALUE_PARAMETER_GRADIENT, /* index: parameter; fp32 */
     VALUE_LOSSES,             /* fp32[slots]: one loss a step */
+    VALUE_SCALER,             /* fp32[SCALER_ELEMENTS], see op.h */
 };
 
 struct value {
@@ -52,6 +53,7 @@ struct graph {
     int *operands;
     int operand_count, operand_capacity;
     int input, target, control, losses; /* value indices */
+    int scaler;                         /* the same; -1: the loss is not scaled */
     int *output_of;   /* layer_count: value that holds a layer's output (through aliases) */
     int *gradient_of; /* layer_count: final gradient of that layer's output, -1 if none */
     int *parameter_value, *parameter_gradient; /* parameter_count: value indices */
@@ -69,6 +71,7 @@ struct graph_options {
                              weights of linear and conv layers are read from their low copies,
                              batch-norm parameters and all gradients of parameters stay fp32 */
     bool training;        /* false: forward and loss alone, running statistics used */
+    bool scaled;          /* the loss's gradient is times the scale in VALUE_SCALER */
     bool channels_last;   /* pictures and convolutions' weights lie as n, h, w, c */
     int loss_slots;       /* elements of VALUE_LOSSES */
 };

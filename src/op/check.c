@@ -19,6 +19,13 @@ static struct operand write_of(const struct call *call, int i)
                             i < call->write_count ? &call->writes[i] : NULL};
 }
 
+static enum rh_status check_elements(const struct op *op, struct operand operand, int64_t wanted)
+{
+    int64_t got = shape_elements(&operand.type->shape);
+    return got == wanted ? RH_OK
+                         : rule_fault(op, operand, "elements", got, op_name(op->kind), wanted);
+}
+
 static enum rh_status check_forward(const struct call *call)
 {
     struct tensor_type wanted[OP_MAX_WRITES];
@@ -115,6 +122,8 @@ static enum rh_status check_embedding_grad(const struct call *call)
 static enum rh_status check_loss_grad(const struct call *call)
 {
     RETURN_IF_FAILED(shape_loss(call->op, read_of(call, 0), read_of(call, 1)));
+    if (call->read_count > 2)
+        RETURN_IF_FAILED(check_elements(call->op, read_of(call, 2), SCALER_ELEMENTS));
     return rule_same_shape(call->op, write_of(call, 0), read_of(call, 0));
 }
 
@@ -151,28 +160,26 @@ static enum rh_status check_optimizer(const struct call *call)
 {
     const struct op *op = call->op;
     int states = op->kind == OP_sgd ? op->sgd.momentum != 0 : 2;
-    int parameters = (call->read_count - 2) / (states + 2);
+    int first = op->scaled ? 3 : 2;
+    int parameters = (call->read_count - first) / (states + 2);
     if (op->kind == OP_sgd)
         RETURN_IF_FAILED(check_sgd_attributes(op));
-    if (call->read_count < 2 || (call->read_count - 2) % (states + 2))
+    if (call->read_count < first || (call->read_count - first) % (states + 2))
         return fail(RH_INVALID,
-                    "wrong number of reads of op '%s': %d given, 2 and %d a parameter wanted",
-                    op_name(op->kind), call->read_count, states + 2);
+                    "wrong number of reads of op '%s': %d given, %d and %d a parameter wanted",
+                    op_name(op->kind), call->read_count, first, states + 2);
     if (call->write_count != 1 + parameters * (states + 1))
         return fail(RH_INVALID, "wrong number of writes of op '%s': %d given, %d wanted",
                     op_name(op->kind), call->write_count, 1 + parameters * (states + 1));
-    RETURN_IF_FAILED(rule_operands(op, false, call->reads, 2));
+    RETURN_IF_FAILED(rule_operands(op, false, call->reads, first));
     RETURN_IF_FAILED(rule_operands(op, true, call->writes, 1));
-    int64_t controls = shape_elements(&call->reads[0].shape);
-    if (controls != CONTROL_ELEMENTS)
-        return rule_fault(op, read_of(call, 0), "elements", controls, op_name(op->kind),
-                          CONTROL_ELEMENTS);
-    if (shape_elements(&call->reads[1].shape) != 1)
-        return rule_fault(op, read_of(call, 1), "elements", shape_elements(&call->reads[1].shape),
-                          op_name(op->kind), 1);
+    RETURN_IF_FAILED(check_elements(op, read_of(call, 0), CONTROL_ELEMENTS));
+    RETURN_IF_FAILED(check_elements(op, read_of(call, 1), 1));
+    if (op->scaled)
+        RETURN_IF_FAILED(check_elements(op, read_of(call, 2), SCALER_ELEMENTS));
     RETURN_IF_FAILED(rule_same_elements(op, write_of(call, 0), read_of(call, 1)));
     for (int i = 0; i < parameters; i++)
-        RETURN_IF_FAILED(check_update(call, call->reads + 2 + i * (states + 2),
+        RETURN_IF_FAILED(check_update(call, call->reads + first + i * (states + 2),
                                       call->writes + 1 + i * (states + 1), states));
     return RH_OK;
 }
@@ -187,6 +194,30 @@ static enum rh_status check_scale_add(const struct call *call)
     if (needs_y)
         RETURN_IF_FAILED(rule_same_elements(call->op, read_of(call, 1), read_of(call, 0)));
     return rule_same_elements(call->op, write_of(call, 0), read_of(call, 0));
+}
+
+/* Any number of gradients. */
+static enum rh_status check_grad_norm(const struct call *call)
+{
+    if (call->read_count < 1)
+        return fail(RH_INVALID, "wrong number of reads of op 'grad_norm': %d given, at least 1",
+                    call->read_count);
+    for (int i = 0; i < call->read_count; i++)
+        RETURN_IF_FAILED(rule_operands(call->op, false, &call->reads[i], 1));
+    RETURN_IF_FAILED(rule_operands(call->op, true, call->writes, call->write_count));
+    return check_elements(call->op, write_of(call, 0), NORM_ELEMENTS);
+}
+
+/* One row of norms for each device that has gradients. */
+static enum rh_status check_grad_scaler(const struct call *call)
+{
+    struct operand norms = read_of(call, 0);
+    RETURN_IF_FAILED(rule_rank(call->op, norms, 2));
+    if (norms.type->shape.dim[1] != NORM_ELEMENTS)
+        return rule_fault(call->op, norms, "columns", norms.type->shape.dim[1], "grad_scaler",
+                          NORM_ELEMENTS);
+    RETURN_IF_FAILED(check_elements(call->op, read_of(call, 1), SCALER_ELEMENTS));
+    return check_elements(call->op, write_of(call, 0), SCALER_ELEMENTS);
 }
 
 /* pack and unpack: one flat tensor of as many elements as all the parts. */
@@ -231,6 +262,8 @@ enum rh_status op_check(const struct op *op, const struct tensor_type *reads, in
     struct call call = {op, reads, writes, read_count, write_count};
     if (op_class(op->kind) == OP_CLASS_OPTIMIZER)
         return check_optimizer(&call);
+    if (op->kind == OP_grad_norm)
+        return check_grad_norm(&call);
     if (op->kind == OP_pack)
         return check_pack(op, reads, read_count, writes, write_count);
     if (op->kind == OP_unpack)
@@ -255,6 +288,7 @@ enum rh_status op_check(const struct op *op, const struct tensor_type *reads, in
     case OP_embedding_weight_grad: return check_embedding_grad(&call);
     case OP_mse_loss_grad:
     case OP_cross_entropy_grad: return check_loss_grad(&call);
+    case OP_grad_scaler: return check_grad_scaler(&call);
     case OP_zero: return RH_OK;
     case OP_scale_add: return check_scale_add(&call);
     case OP_bucket_copy: return rule_same_elements(op, write_of(&call, 0), read_of(&call, 0));

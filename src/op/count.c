@@ -74,7 +74,16 @@ static double optimizer_flops(const struct op *op, const struct tensor_type *wri
     double parameters = 0;
     for (int i = 1; i < write_count; i += states + 1)
         parameters += elements(&writes[i]);
-    return each * parameters;
+    return (each + (op->scaled ? 1 : 0)) * parameters;
+}
+
+/* A square and a sum. */
+static double grad_norm_flops(const struct tensor_type *reads, int read_count)
+{
+    double total = 0;
+    for (int i = 0; i < read_count; i++)
+        total += 2 * elements(&reads[i]);
+    return total;
 }
 
 /* relu's mask is a comparison with y, or with what is computed anew. */
@@ -112,12 +121,15 @@ double op_flops(const struct op *op, const struct tensor_type *reads, int read_c
     case OP_avg_pool2d_grad: return avg_pool_flops(op, y, &reads[0]);
     case OP_embedding_weight_grad: return elements(&reads[0]);
     case OP_mse_loss: return elements(&reads[0]) * MSE;
-    case OP_mse_loss_grad: return elements(y) * MSE_GRAD;
+    case OP_mse_loss_grad: return elements(y) * (MSE_GRAD + (read_count > 2 ? 1 : 0));
     case OP_cross_entropy: return elements(&reads[0]) * CROSS_ENTROPY;
-    case OP_cross_entropy_grad: return elements(y) * CROSS_ENTROPY_GRAD;
+    case OP_cross_entropy_grad:
+        return elements(y) * (CROSS_ENTROPY_GRAD + (read_count > 2 ? 1 : 0));
     case OP_sgd:
     case OP_adam:
     case OP_adamw: return optimizer_flops(op, writes, write_count);
+    case OP_grad_norm: return grad_norm_flops(reads, read_count);
+    case OP_grad_scaler: return elements(&reads[0]);
     case OP_scale_add: return elements(y) * (op->scale_add.beta != 0 ? 3 : 1);
     case OP_bucket_copy: return elements(y);
     case OP_unpack: return op->accumulate ? elements(&reads[0]) : 0;

@@ -30,6 +30,21 @@ enum op_class {
 /* Elements of a `control` operand (fp32[CONTROL_ELEMENTS]). */
 enum { CONTROL_LEARNING_RATE, CONTROL_LOSS_SLOT, CONTROL_ELEMENTS = 4 };
 
+/* Elements of a `scaler` operand (fp32[SCALER_ELEMENTS]): what torch's GradScaler and clip_grad_norm_
+ * decide, as values on the device, so that no step waits for the host. */
+enum {
+    SCALER_SCALE,      /* of the loss's gradient */
+    SCALER_TRACKER,    /* steps without inf or NaN since the scale changed */
+    SCALER_MULTIPLIER, /* of this step's gradients: 1 / scale, times the clip factor */
+    SCALER_SKIP,       /* 1: a gradient of this step is inf or NaN, the optimizer does nothing */
+    SCALER_SKIPPED,    /* steps so far in which it did nothing */
+    SCALER_NORM,       /* of this step's gradients before clipping, without the scale */
+    SCALER_ELEMENTS = 8
+};
+
+/* Elements of a `norm` operand (fp32[NORM_ELEMENTS]). */
+enum { NORM_SQUARES, NORM_BAD, NORM_ELEMENTS };
+
 /* An op with its attributes; only the member of its kind is meaningful. Gradient ops carry the
  * attributes of their forward op. */
 struct op {
@@ -37,6 +52,7 @@ struct op {
     enum dtype compute; /* rate of its arithmetic: F32, TF32, BF16 or F16 */
     bool accumulate;    /* add to what the write holds: losses, gradients of weights and biases,
                            conv2d_input_grad; see op_adds_to */
+    bool scaled;            /* optimizers: `scaler` is read */
     union {
         struct {
             int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
@@ -61,6 +77,12 @@ struct op {
         struct {
             double beta1, beta2, epsilon, weight_decay;
         } adam;
+        struct {
+            double max_norm; /* gradients are clipped to it; 0: not */
+            bool skip;       /* a step with inf or NaN is left out */
+            double growth, backoff; /* of the scale: after `interval` good steps, after a bad one */
+            int interval;
+        } scaler; /* grad_scaler */
         struct {
             double alpha, beta;
         } scale_add;
@@ -93,5 +115,17 @@ double op_flops(const struct op *op, const struct tensor_type *reads, int read_c
 /* Bytes that the op has to read and write once each in device memory. */
 double op_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
                 const struct tensor_type *writes, int write_count);
+
+/* The most that a library may take for one op: from the device's file. */
+struct workspace_limits {
+    double convolution_bytes, matmul_bytes;
+};
+
+/* Memory that the op works in besides its operands, on a device that is no host: whole lines of 256
+ * bytes; 0 for most ops. Batch normalisation's partial sums are a fixed need, what products and
+ * convolutions get is a limit. Nothing in it outlives the op. */
+size_t op_workspace_bytes(const struct op *op, const struct tensor_type *reads, int read_count,
+                          const struct tensor_type *writes, int write_count,
+                          const struct workspace_limits *limits);
 
 #endif

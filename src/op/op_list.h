@@ -4,7 +4,8 @@
  *
  * Shapes: x activations [n, …] with the batch first; gX the loss's gradient for X; w, b weight and
  * bias; [] an operand that may be left out (by the operand count).
- * `control` is fp32[4]: learning rate, loss slot, reserved, reserved (op.h: CONTROL_*). */
+ * `control` is fp32[4]: learning rate, loss slot, reserved, reserved (op.h: CONTROL_*);
+ * `scaler` is fp32[8] (op.h: SCALER_*). */
 
 /* forward */
 OP(linear, MATMUL)                     /* x[n,i] w[o,i] [b[o]]           -> y[n,o] */
@@ -36,13 +37,18 @@ OP(relu_grad, ELEMENTWISE)             /* gy y -> gx */
 OP(max_pool2d_grad, POOLING)           /* gy x y -> gx: to the first maximum of each window */
 OP(avg_pool2d_grad, POOLING)           /* gy -> gx (shape from the write) */
 OP(embedding_weight_grad, EMBEDDING)   /* gy index -> gw */
-OP(mse_loss_grad, LOSS)                /* x target -> gx */
-OP(cross_entropy_grad, LOSS)           /* x target -> gx */
+OP(mse_loss_grad, LOSS)                /* x target [scaler: gx is times its scale] -> gx */
+OP(cross_entropy_grad, LOSS)           /* x target [scaler] -> gx */
 
-/* optimizers: all parameters of a device in one op; `count` (i64 scalar) goes up by one each time */
+/* optimizers: all parameters of a device in one op; `count` (i64 scalar) goes up by one each time.
+ * A scaled one reads `scaler` behind count: gradients are times its multiplier, and where it says skip
+ * nothing changes, nor does the count */
 OP(sgd, OPTIMIZER)                     /* control count {p g [m]}… -> count {p [m]}… */
 OP(adam, OPTIMIZER)                    /* control count {p g m v}… -> count {p m v}… */
 OP(adamw, OPTIMIZER)                   /* as adam */
+OP(grad_norm, MEMORY)                  /* g… -> norm[2]: sum of squares, number of inf and NaN */
+OP(grad_scaler, MEMORY)                /* norms[k,2] scaler -> scaler: multiplier and skip of this step,
+                                          scale of the next (torch's GradScaler, clip_grad_norm_) */
 
 /* memory */
 OP(zero, MEMORY)                       /* -> y */

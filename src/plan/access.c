@@ -2,11 +2,16 @@
 
 #include <assert.h>
 
+static int operand_count(const struct instruction *instruction)
+{
+    return instruction->compute.read_count + instruction->compute.write_count;
+}
+
 int access_count(const struct instruction *instruction)
 {
     switch (instruction->kind) {
     case INSTRUCTION_COMPUTE:
-        return instruction->compute.read_count + instruction->compute.write_count;
+        return operand_count(instruction) + (instruction->compute.workspace >= 0);
     case INSTRUCTION_COPY: return 2;
     case INSTRUCTION_COLLECT: return 2 * instruction->collect.part_count;
     case INSTRUCTION_EXCHANGE: return instruction->exchange.message_count;
@@ -17,6 +22,8 @@ int access_count(const struct instruction *instruction)
 struct access access_at(const struct role *role, const struct instruction *instruction, int i)
 {
     assert(i >= 0 && i < access_count(instruction));
+    if (instruction->kind == INSTRUCTION_COMPUTE && i == operand_count(instruction))
+        return (struct access){instruction->compute.workspace, true};
     if (instruction->kind == INSTRUCTION_COMPUTE)
         return (struct access){instruction->compute.view_first + i,
                                i >= instruction->compute.read_count};

@@ -10,7 +10,8 @@ struct access {
     bool write;
 };
 
-/* Reads come before writes of the same part or op. Events and spans have none. */
+/* Reads come before writes of the same part or op, a workspace after both, as a write. Events and
+ * spans have none. */
 int access_count(const struct instruction *instruction);
 struct access access_at(const struct role *role, const struct instruction *instruction, int i);
 

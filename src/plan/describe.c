@@ -6,8 +6,8 @@
 const char *use_name(enum buffer_use use)
 {
     static const char *const names[] = {
-        "none",      "input", "target",    "control",  "losses",
-        "parameter", "state", "optimizer", "gradient", "tensor",
+        "none",  "input",     "target",   "control", "losses", "parameter",
+        "state", "optimizer", "gradient", "scaler",  "tensor",
     };
     assert((unsigned)use <= USE_TENSOR);
     return names[use];
@@ -50,6 +50,15 @@ static void describe_sgd(struct text *out, const struct op *op)
         text_add(out, " nesterov");
 }
 
+static void describe_scaler(struct text *out, const struct op *op)
+{
+    if (op->scaler.max_norm > 0)
+        text_add(out, " max_norm %g", op->scaler.max_norm);
+    if (op->scaler.skip)
+        text_add(out, " skip growth %g backoff %g interval %d", op->scaler.growth,
+                 op->scaler.backoff, op->scaler.interval);
+}
+
 static void describe_attributes(struct text *out, const struct op *op)
 {
     switch (op->kind) {
@@ -79,6 +88,7 @@ static void describe_attributes(struct text *out, const struct op *op)
         text_add(out, " beta1 %g beta2 %g epsilon %g weight_decay %g", op->adam.beta1,
                  op->adam.beta2, op->adam.epsilon, op->adam.weight_decay);
         return;
+    case OP_grad_scaler: describe_scaler(out, op); return;
     case OP_scale_add:
         text_add(out, " alpha %.9g beta %.9g", op->scale_add.alpha, op->scale_add.beta);
         return;
@@ -95,6 +105,8 @@ void describe_op(struct text *out, const struct op *op)
         text_add(&words, " %s", dtype_name(op->compute));
     if (op->accumulate)
         text_add(&words, " accumulate");
+    if (op->scaled)
+        text_add(&words, " scaled");
     if (words.data)
         text_add(out, "%s", words.data + 1); /* without the first blank */
     free(words.data);

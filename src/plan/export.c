@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "plan/attributes.h"
 #include "plan/describe.h"
 
 static void add_int(cJSON *object, const char *key, double value)
@@ -15,18 +16,12 @@ static cJSON *ints(const int64_t *values, int count)
     return array;
 }
 
-/* Takes over the text. */
-static void add_text(cJSON *object, const char *key, struct text *text)
-{
-    cJSON_AddStringToObject(object, key, text->data ? text->data : "");
-    free(text->data);
-    *text = (struct text){0};
-}
-
 static void add_type(cJSON *object, const struct tensor_type *type)
 {
     cJSON_AddStringToObject(object, "dtype", dtype_name(type->dtype));
     cJSON_AddItemToObject(object, "shape", ints(type->shape.dim, type->shape.rank));
+    if (type->channels_last)
+        cJSON_AddTrueToObject(object, "channels_last");
 }
 
 static cJSON *view_json(const struct role *role, int index)
@@ -38,7 +33,7 @@ static cJSON *view_json(const struct role *role, int index)
     add_int(object, "buffer", view->buffer);
     add_int(object, "offset", (double)view->offset);
     add_type(object, &view->type);
-    if (!view_is_row_major(view))
+    if (!view_is_dense(view))
         cJSON_AddItemToObject(object, "strides", ints(view->stride, view->type.shape.rank));
     return object;
 }
@@ -82,15 +77,15 @@ static cJSON *buffer_json(const struct buffer *buffer)
 
 static void add_compute(cJSON *object, const struct role *role, const struct instruction *in)
 {
-    struct text attributes = {0};
-    describe_op(&attributes, &in->compute.op);
     cJSON_AddStringToObject(object, "op", op_name(in->compute.op.kind));
-    add_text(object, "attributes", &attributes);
+    cJSON_AddItemToObject(object, "attributes", attributes_json(&in->compute.op));
     cJSON_AddItemToObject(object, "reads",
                           views_json(role, in->compute.view_first, in->compute.read_count));
     cJSON_AddItemToObject(
         object, "writes",
         views_json(role, in->compute.view_first + in->compute.read_count, in->compute.write_count));
+    if (in->compute.workspace >= 0)
+        cJSON_AddItemToObject(object, "workspace", view_json(role, in->compute.workspace));
 }
 
 static void add_collect(cJSON *object, const struct role *role, const struct instruction *in)
@@ -117,13 +112,14 @@ static void add_exchange(cJSON *object, const struct role *role, const struct in
     cJSON *messages = cJSON_AddArrayToObject(object, "messages");
     for (int i = 0; i < in->exchange.message_count; i++) {
         const struct message *message = &role->messages[in->exchange.message_first + i];
-        struct text peer = {0};
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "name", message->name);
         cJSON_AddStringToObject(item, "direction", message->send ? "send" : "receive");
         add_int(item, "stream", message->stream);
-        describe_peer(&peer, &message->peer);
-        add_text(item, "peer", &peer);
+        cJSON *peer = cJSON_AddObjectToObject(item, "peer");
+        if (message->peer.relative)
+            cJSON_AddTrueToObject(peer, "relative");
+        add_int(peer, "value", message->peer.value);
         cJSON_AddItemToObject(item, "view", view_json(role, message->view));
         cJSON_AddItemToArray(messages, item);
     }
@@ -209,11 +205,18 @@ cJSON *plan_to_json(const struct plan *plan)
         cJSON_AddStringToObject(object, "role_axis", plan->mesh.axis[plan->role_axis]);
     cJSON *groups = cJSON_AddArrayToObject(object, "groups");
     for (int i = 0; i < plan->group_count; i++) {
-        struct text members = {0};
+        const struct group *group = &plan->groups[i];
+        int64_t coordinates[8];
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "name", plan->groups[i].name);
-        describe_group(&members, plan, &plan->groups[i]);
-        add_text(item, "members", &members);
+        cJSON *axes = cJSON_AddArrayToObject(item, "axes");
+        for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+            if (group->axes & 1u << axis)
+                cJSON_AddItemToArray(axes, cJSON_CreateString(plan->mesh.axis[axis]));
+        for (int k = 0; k < group->coordinate_count; k++)
+            coordinates[k] = group->coordinates[k];
+        if (group->coordinate_count)
+            cJSON_AddItemToObject(item, "coordinates", ints(coordinates, group->coordinate_count));
         cJSON_AddItemToArray(groups, item);
     }
     cJSON *roles = cJSON_AddArrayToObject(object, "roles");

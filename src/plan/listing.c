@@ -55,6 +55,10 @@ static void list_compute(struct listing *l, const struct instruction *in)
     list_views(l, in->compute.view_first, reads);
     text_add(&l->out, "%s-> ", reads ? " " : "");
     list_views(l, in->compute.view_first + reads, in->compute.write_count);
+    if (in->compute.workspace < 0)
+        return;
+    text_add(&l->out, "; in ");
+    list_views(l, in->compute.workspace, 1);
 }
 
 static void list_collect(struct listing *l, const struct instruction *in)

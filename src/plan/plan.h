@@ -51,6 +51,7 @@ enum buffer_use {
     USE_STATE,     /* index */
     USE_OPTIMIZER, /* index = parameter, slot 0 momentum or m, 1 v; index -1: the step count */
     USE_GRADIENT,  /* index = parameter */
+    USE_SCALER,    /* fp32[SCALER_ELEMENTS]; index 0: fixed, 1: its scale changes */
     USE_TENSOR     /* index = the caller's number (comm/) */
 };
 
@@ -154,6 +155,7 @@ struct instruction {
         struct {
             struct op op;
             int view_first, read_count, write_count; /* role->views: reads, then writes */
+            int workspace; /* view, set by plan_add_workspace; -1: none. Written, never read */
         } compute;
         struct {
             int from, to;  /* views; same element count and type size. Queued on `stream`, a stream of
@@ -229,6 +231,8 @@ int role_add_list(struct plan *plan, int role, const char *name);
 /* bytes and offset are set here; `buffer.name` is copied. */
 int role_add_buffer(struct plan *plan, int role, struct buffer buffer);
 
+/* A dense window at an offset, in the order of the type's memory format. */
+struct view view_dense(int buffer, int64_t offset, const struct tensor_type *type);
 struct view view_of(const struct role *role, int buffer); /* the whole buffer, as its type lies */
 /* Rows [first, first + count) of dimension `dim`. */
 struct view view_narrow(struct view view, int dim, int64_t first, int64_t count);

@@ -29,6 +29,16 @@ struct device_result {
     double work_seconds[WORK_OTHER + 1]; /* compute by kind of work */
 };
 
+/* A GPU's memory as it was, beside what the plan said; all 0: not measured. What else runs there counts
+ * as runtime. */
+struct memory_result {
+    double planned_bytes;  /* placed by the plan: of all its devices that share the GPU */
+    double runtime_bytes;  /* taken before these: context, libraries, communicators, engines */
+    double measured_bytes; /* taken at the peak; predicted is the sum of the two above */
+    double capacity_bytes;
+    int devices; /* of the plan, on that GPU */
+};
+
 struct result {
     double *step_seconds; /* step_count, the first included */
     int step_count;
@@ -40,6 +50,11 @@ struct result {
     int waited_for;                       /* global number of the device that the others wait for; -1 */
     double link_class_bytes[LINK_CLASS_COUNT]; /* of one steady step, on the wire */
     double *losses; /* step_count, mean over data-parallel workers; NULL without numbers */
+    bool scaled; /* gradients were scaled or clipped, and the next three are known */
+    double loss_scale; /* after the last step; 0: losses are not scaled */
+    int skipped_steps; /* for inf or NaN, since training began */
+    double gradient_norm; /* of the last step, before clipping */
+    struct memory_result memory;
     bool folded;
     const char *network_settings; /* what the simulator was told, for the report; or NULL */
     struct span *spans;

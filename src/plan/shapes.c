@@ -88,6 +88,8 @@ static enum rh_status check_compute(struct place *place)
         RETURN_IF_FAILED(check_device(place, instruction->stream, view));
         place->types[i] = *type_of(place, view);
     }
+    if (instruction->compute.workspace >= 0)
+        RETURN_IF_FAILED(check_device(place, instruction->stream, instruction->compute.workspace));
     return op_check(&instruction->compute.op, place->types, reads, place->types + reads,
                     instruction->compute.write_count);
 }

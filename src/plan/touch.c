@@ -12,6 +12,9 @@
 static bool needs_content(const struct plan *plan, const struct instruction *instruction, int k,
                           bool write)
 {
+    int operands = instruction->compute.read_count + instruction->compute.write_count;
+    if (instruction->kind == INSTRUCTION_COMPUTE && k == operands)
+        return false;
     if (instruction->kind == INSTRUCTION_COMPUTE)
         return !write || op_adds_to(&instruction->compute.op, k - instruction->compute.read_count);
     if (instruction->kind == INSTRUCTION_COLLECT && !write &&

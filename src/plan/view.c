@@ -72,7 +72,12 @@ int64_t view_end(const struct view *view)
 struct view view_of(const struct role *role, int buffer)
 {
     assert(buffer >= 0 && buffer < role->buffer_count);
-    struct view view = {.buffer = buffer, .type = role->buffers[buffer].type};
+    return view_dense(buffer, 0, &role->buffers[buffer].type);
+}
+
+struct view view_dense(int buffer, int64_t offset, const struct tensor_type *type)
+{
+    struct view view = {.buffer = buffer, .offset = offset, .type = *type};
     set_dense(&view);
     return view;
 }

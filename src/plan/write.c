@@ -50,6 +50,7 @@ void write_compute(struct writer *w, int stream, const char *name, const struct 
     added->compute.view_first = role_of(w)->view_count;
     added->compute.read_count = read_count;
     added->compute.write_count = write_count;
+    added->compute.workspace = -1;
     for (int i = 0; i < read_count; i++)
         add_view(w, &reads[i]);
     for (int i = 0; i < write_count; i++)

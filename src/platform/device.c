@@ -57,6 +57,21 @@ static enum rh_status read_efficiency(const cJSON *json, const char *where,
     return RH_OK;
 }
 
+static enum rh_status read_workspace(const cJSON *json, const char *where,
+                                     struct device_model *device)
+{
+    const cJSON *limits = cJSON_GetObjectItemCaseSensitive(json, "workspace_bytes");
+    char inner[256];
+    snprintf(inner, sizeof inner, "%s: workspace_bytes", where);
+    if (!limits)
+        return fail(RH_INVALID, "%s: key 'workspace_bytes' is missing", where);
+    RETURN_IF_FAILED(JSON_CHECK_KEYS(limits, inner, "convolution", "matmul"));
+    RETURN_IF_FAILED(json_number_required(limits, inner, "convolution", 0, largest,
+                                          &device->workspace.convolution_bytes));
+    return json_number_required(limits, inner, "matmul", 0, largest,
+                                &device->workspace.matmul_bytes);
+}
+
 static int compare_measured(const void *a, const void *b)
 {
     return strcmp(((const struct measured_op *)a)->key, ((const struct measured_op *)b)->key);
@@ -139,6 +154,7 @@ static enum rh_status read_kind(const cJSON *json, const char *where, struct dev
             json_integer_required(json, where, "compute_capability", 30, 999, &capability));
         RETURN_IF_FAILED(json_number_required(json, where, "collective_compute_share", 0, 0.99,
                                               &device->collective_compute_share));
+        RETURN_IF_FAILED(read_workspace(json, where, device));
     }
     RETURN_IF_FAILED(json_integer(json, where, "nvlink_count", 0, 64, &nvlinks));
     if (nvlinks)
@@ -155,8 +171,8 @@ static enum rh_status read_all(const cJSON *json, const char *where, struct devi
     const char *source = NULL;
     RETURN_IF_FAILED(JSON_CHECK_KEYS(
         json, where, "name", "source", "comment", "kind", "memory_bytes", "runtime_bytes",
-        "communicator_bytes", "memory_bytes_per_second", "flops_per_second", "efficiency",
-        "kernel_seconds", "launch_seconds", "event_seconds", "graph_launch_seconds",
+        "communicator_bytes", "workspace_bytes", "memory_bytes_per_second", "flops_per_second",
+        "efficiency", "kernel_seconds", "launch_seconds", "event_seconds", "graph_launch_seconds",
         "graph_node_seconds", "copy_seconds", "collective_compute_share", "bucket_tensor_seconds",
         "compute_capability", "multiprocessors", "cores", "nvlink_bytes_per_second", "nvlink_count",
         "measured"));

@@ -20,8 +20,9 @@ struct device_model {
     uint64_t file_hash;
     bool host; /* a CPU: computes on `cores`, is never a collective's fast path */
     double memory_bytes;
-    double runtime_bytes;      /* context and libraries: not for tensors */
-    double communicator_bytes; /* device memory per NCCL communicator */
+    double runtime_bytes;              /* context and libraries: not for tensors */
+    double communicator_bytes;         /* device memory per NCCL communicator */
+    struct workspace_limits workspace; /* what libraries may take for one op */
     double memory_bytes_per_second;
     double flops_per_second[DTYPE_COUNT]; /* F32, TF32, BF16, F16; 0: the device has no such rate */
     double efficiency[OP_CLASS_COUNT]; /* share of the roofline that ops of a class reach, (0, 1] */

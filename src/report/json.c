@@ -66,6 +66,28 @@ static cJSON *device_json(const struct report_case *c, int index)
     return object;
 }
 
+static void add_scaling(cJSON *root, const struct result *result)
+{
+    if (result->loss_scale > 0) {
+        cJSON_AddNumberToObject(root, "loss_scale", result->loss_scale);
+        cJSON_AddNumberToObject(root, "skipped_steps", result->skipped_steps);
+    }
+    cJSON_AddNumberToObject(root, "gradient_norm", result->gradient_norm);
+}
+
+static void add_memory(cJSON *root, const struct memory_result *m)
+{
+    if (!figure_known(m->measured_bytes))
+        return;
+    cJSON *memory = cJSON_AddObjectToObject(root, "memory");
+    cJSON_AddNumberToObject(memory, "planned_bytes", m->planned_bytes);
+    cJSON_AddNumberToObject(memory, "runtime_bytes", m->runtime_bytes);
+    cJSON_AddNumberToObject(memory, "predicted_bytes", m->planned_bytes + m->runtime_bytes);
+    cJSON_AddNumberToObject(memory, "measured_bytes", m->measured_bytes);
+    cJSON_AddNumberToObject(memory, "capacity_bytes", m->capacity_bytes);
+    cJSON_AddNumberToObject(memory, "devices", m->devices);
+}
+
 static void add_result(cJSON *root, const struct report_case *c)
 {
     char spare[32];
@@ -88,9 +110,12 @@ static void add_result(cJSON *root, const struct report_case *c)
     for (int i = 0; i < LINK_CLASS_COUNT; i++)
         cJSON_AddNumberToObject(links, link_class_name((enum link_class)i),
                                 result->link_class_bytes[i]);
+    add_memory(root, &result->memory);
     add_numbers(root, "losses", result->losses, result->step_count);
     if (c->first_step > 0)
         cJSON_AddNumberToObject(root, "first_step", c->first_step);
+    if (result->scaled)
+        add_scaling(root, result);
     cJSON_AddBoolToObject(root, "folded", result->folded);
     add_text(root, "network_settings", result->network_settings);
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");

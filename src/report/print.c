@@ -139,6 +139,33 @@ static void print_losses(const struct report_case *c, FILE *out)
     print_field(out, "losses", &line);
 }
 
+static void print_scaling(const struct result *result, FILE *out)
+{
+    struct text line = {0};
+    if (!result->scaled)
+        return;
+    text_add(&line, "norm %.6g in the last step", result->gradient_norm);
+    if (result->loss_scale > 0)
+        text_add(&line, "; loss scale %g, %d step%s skipped", result->loss_scale,
+                 result->skipped_steps, result->skipped_steps == 1 ? "" : "s");
+    print_field(out, "gradients", &line);
+}
+
+static void print_memory(const struct report_case *c, FILE *out)
+{
+    char predicted[32], planned[32], runtime[32], measured[32];
+    const struct memory_result *m = &c->result->memory;
+    double bytes = m->planned_bytes + m->runtime_bytes;
+    struct text line = {0};
+    if (!figure_known(m->measured_bytes) || !figure_known(bytes))
+        return;
+    text_add(&line, "%s predicted (%s of the plan, %s runtime), %s measured, %+.2f %%",
+             text_bytes(predicted, bytes), text_bytes(planned, m->planned_bytes),
+             text_bytes(runtime, m->runtime_bytes), text_bytes(measured, m->measured_bytes),
+             100 * (m->measured_bytes / bytes - 1));
+    print_field(out, "GPU memory", &line);
+}
+
 static void print_figures(const struct report_case *c, FILE *out)
 {
     char a[32], b[32], spare[32];
@@ -172,7 +199,9 @@ static void print_figures(const struct report_case *c, FILE *out)
     if (line.length)
         text_add(&line, " a step");
     print_field(out, "links", &line);
+    print_memory(c, out);
     print_losses(c, out);
+    print_scaling(result, out);
     if (figure_known(c->compute_scale) && c->compute_scale != 1)
         text_add(&line, "compute seconds × %.4g, so that one device takes its measured time",
                  c->compute_scale);

@@ -48,7 +48,9 @@ void report_print(const struct report_case *c, FILE *out);
 /* For programs, SI units in the keys: `experiment`, `strategy`, `backend`, `devices` (per device
  * `peak_bytes` by purpose, `capacity_bytes`, `busy_seconds`, …), `step_seconds` (the median),
  * `steps` (seconds of each), `samples_per_second`, `exposed_communication_seconds`,
- * `bubble_fraction`, `losses`, `first_step` of a run that was resumed, and for reproduction
+ * `bubble_fraction`, `losses`, `memory` (of a GPU that was measured: `predicted_bytes`,
+ * `measured_bytes`, …), `loss_scale`, `skipped_steps` and `gradient_norm` where gradients are scaled or
+ * clipped, `first_step` of a run that was resumed, and for reproduction
  * `version`, `resolved`, `seed`, `platform_files`. `status` is the exit code (0: there is a
  * result); a case that failed has an `error` instead of the figures, and `asked_bytes` and
  * `available_bytes` if they are known. Freed with cJSON_Delete. */

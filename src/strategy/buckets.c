@@ -12,6 +12,7 @@ struct bucket {
     struct view flat;
     int device;
     int64_t elements;
+    int first;            /* parameter: where a bucket of views begins */
     int tensors, missing; /* gradients in all, and not yet here */
     int reduced;          /* event: recorded after the all-reduce */
 };
@@ -19,6 +20,7 @@ struct bucket {
 struct buckets {
     struct stage *stage;
     struct writer *writer;
+    const struct ddp_options *options;
     int group, ranks;
     int *bucket_of_parameter;   /* NOT_HERE: no gradient here */
     int64_t *slot_of_parameter; /* in elements */
@@ -31,10 +33,18 @@ enum rh_status ddp_options_read(const cJSON *keys, const char *where, struct ddp
 {
     double cap = -1;
     double first = -1;
+    static const char *const hooks[] = {"allreduce", "fp16_compress", "bf16_compress"};
+    const char *hook = hooks[0];
+    int index = 0;
     options->broadcast_buffers = true;
     if (keys) {
-        RETURN_IF_FAILED(
-            JSON_CHECK_KEYS(keys, where, "bucket_cap_mb", "first_bucket_mb", "broadcast_buffers"));
+        RETURN_IF_FAILED(JSON_CHECK_KEYS(keys, where, "bucket_cap_mb", "first_bucket_mb",
+                                         "broadcast_buffers", "gradient_as_bucket_view",
+                                         "comm_hook"));
+        RETURN_IF_FAILED(json_bool(keys, where, "gradient_as_bucket_view", &options->bucket_views));
+        RETURN_IF_FAILED(json_string(keys, where, "comm_hook", &hook));
+        RETURN_IF_FAILED(json_choice("comm_hook", hook, hooks, 3, &index));
+        options->hook = (enum comm_hook)index;
         RETURN_IF_FAILED(json_number(keys, where, "bucket_cap_mb", 1e-6, 1e6, &cap));
         RETURN_IF_FAILED(json_number(keys, where, "first_bucket_mb", 1e-6, 1e6, &first));
         RETURN_IF_FAILED(json_bool(keys, where, "broadcast_buffers", &options->broadcast_buffers));
@@ -45,14 +55,12 @@ enum rh_status ddp_options_read(const cJSON *keys, const char *where, struct ddp
     return RH_OK;
 }
 
-/* Parameters in the order in which backward completes their gradients. */
-static int arrival_order(const struct stage *stage, int *parameters)
+int ddp_arrival_order(const struct graph *graph, const int *device_of_layer, int *parameters)
 {
-    const struct graph *graph = stage->graph;
     int count = 0;
     for (int i = 0; i < graph->node_count; i++) {
         const struct node *node = &graph->nodes[i];
-        if (node->phase != PHASE_BACKWARD_WEIGHT || stage->device_of_layer[node->layer] == NOT_HERE)
+        if (node->phase != PHASE_BACKWARD_WEIGHT || device_of_layer[node->layer] == NOT_HERE)
             continue;
         for (int k = node->write_count - 1; k >= 0; k--) {
             const struct value *value = &graph->values[graph->operands[node->write_first + k]];
@@ -73,16 +81,22 @@ static void lay_out(struct buckets *b, const int *order, const int *bucket_of_it
         b->slot_of_parameter[order[i]] = bucket->elements;
         bucket->elements += shape_elements(&parameter->shape);
         bucket->device = b->stage->device_of_layer[parameter->layer];
+        if (bucket->tensors == 0)
+            bucket->first = order[i];
         bucket->tensors++;
         bucket->missing++;
     }
     for (int i = 0; i < b->count; i++) {
         struct bucket *bucket = &b->buckets[i];
         struct tensor_type type = {DTYPE_F32, shape_of(1, &bucket->elements)};
-        bucket->flat = stage_transient(b->writer, plan_text(b->stage->plan, "bucket %d", i),
-                                       bucket->device, &type, PURPOSE_COMMUNICATION);
+        if (!b->options->bucket_views)
+            bucket->flat = stage_transient(b->writer, plan_text(b->stage->plan, "bucket %d", i),
+                                           bucket->device, &type, PURPOSE_COMMUNICATION);
         bucket->reduced = role_add_event(b->stage->plan, b->stage->role,
                                          plan_text(b->stage->plan, "bucket %d reduced", i));
+        if (b->options->bucket_views)
+            bucket->flat = view_dense(b->stage->gradient[bucket->first].buffer,
+                                      b->stage->gradient[bucket->first].offset, &type);
     }
 }
 
@@ -94,6 +108,7 @@ struct buckets *buckets_new(struct stage *stage, struct writer *writer,
     struct buckets *b = memory_new(sizeof *b);
     *b = (struct buckets){.stage = stage,
                           .writer = writer,
+                          .options = options,
                           .group = group,
                           .ranks = ranks,
                           .bucket_of_parameter = memory_new_array(parameters, sizeof(int)),
@@ -101,7 +116,7 @@ struct buckets *buckets_new(struct stage *stage, struct writer *writer,
     int *order = memory_new_array(parameters, sizeof *order);
     int *bucket_of_item = memory_new_array(parameters, sizeof *bucket_of_item);
     struct bucket_item *items = memory_new_array(parameters, sizeof *items);
-    int count = arrival_order(stage, order);
+    int count = ddp_arrival_order(stage->graph, stage->device_of_layer, order);
     for (size_t i = 0; i < parameters; i++)
         b->bucket_of_parameter[i] = NOT_HERE;
     for (int i = 0; i < count; i++) {
@@ -142,6 +157,29 @@ static struct view slot_view(const struct buckets *b, int parameter)
     return view_as(view_narrow(bucket->flat, 0, b->slot_of_parameter[parameter], elements), type);
 }
 
+static enum dtype hook_type(const struct buckets *b)
+{
+    return b->options->hook == HOOK_FP16 ? DTYPE_F16 : DTYPE_BF16;
+}
+
+/* The bucket as halves, divided; fp32 (HOOK_ALL_REDUCE) travels as it is. */
+static struct view compress(struct buckets *b, const struct bucket *bucket, const char *name)
+{
+    struct op cast = {.kind = OP_cast, .compute = DTYPE_F32};
+    struct op divide = {.kind = OP_scale_add, .compute = DTYPE_F32};
+    int compute = stage_compute(b->stage, bucket->device);
+    struct tensor_type type = bucket->flat.type;
+    if (b->options->hook == HOOK_ALL_REDUCE)
+        return bucket->flat;
+    type.dtype = hook_type(b);
+    divide.scale_add.alpha = 1.0 / b->ranks;
+    struct view low = stage_transient(b->writer, plan_text(b->stage->plan, "%s halves", name),
+                                      bucket->device, &type, PURPOSE_COMMUNICATION);
+    write_compute(b->writer, compute, name, &cast, &bucket->flat, 1, &low, 1);
+    write_compute(b->writer, compute, name, &divide, &low, 1, &low, 1);
+    return low;
+}
+
 static void launch(struct buckets *b, int index)
 {
     struct bucket *bucket = &b->buckets[index];
@@ -153,25 +191,32 @@ static void launch(struct buckets *b, int index)
     int microbatch = writer->microbatch;
     writer->work = WORK_COMMUNICATION;
     writer->microbatch = -1;
+    struct view sent = compress(b, bucket, name);
     write_join(writer, compute, stream, name);
-    struct collect_part part = {stream, &bucket->flat, &bucket->flat};
+    struct collect_part part = {stream, &sent, &sent};
     write_collect(writer, name, COLLECTIVE_ALL_REDUCE, REDUCE_SUM, b->group, 0, 0, &part, 1);
+    if (b->options->hook != HOOK_ALL_REDUCE)
+        write_compute(writer, stream, name, &(struct op){.kind = OP_cast, .compute = DTYPE_F32},
+                      &sent, 1, &bucket->flat, 1);
     write_record(writer, stream, bucket->reduced);
     writer->work = work;
     writer->microbatch = microbatch;
 }
 
-/* Divides before it sums (section 5.4): what keeps 2^15 + 2^15 finite in fp16. */
+/* Divides before it sums (section 5.4): what keeps 2^15 + 2^15 finite in fp16. A hook divides
+ * itself, and a gradient that lies in its bucket needs no copy. */
 void bucket_gradient_ready(void *context, int parameter)
 {
     struct buckets *b = context;
     struct bucket *bucket = &b->buckets[b->bucket_of_parameter[parameter]];
+    bool divided = b->options->hook != HOOK_ALL_REDUCE;
     struct op op = {.kind = OP_bucket_copy, .compute = DTYPE_F32};
-    op.scale_add.alpha = 1.0 / b->ranks;
+    op.scale_add.alpha = divided ? 1 : 1.0 / b->ranks;
     struct view slot = slot_view(b, parameter);
-    write_compute(b->writer, stage_compute(b->stage, bucket->device),
-                  b->stage->graph->model->parameters[parameter].name, &op,
-                  &b->stage->gradient[parameter], 1, &slot, 1);
+    if (!divided || !b->options->bucket_views)
+        write_compute(b->writer, stage_compute(b->stage, bucket->device),
+                      b->stage->graph->model->parameters[parameter].name, &op,
+                      &b->stage->gradient[parameter], 1, &slot, 1);
     assert(bucket->missing > 0 && "a gradient is ready twice in one list");
     bucket->missing--;
     while (b->launched < b->count && b->buckets[b->launched].missing == 0)
@@ -203,6 +248,8 @@ void buckets_finish(struct buckets *b)
         for (int k = 0; k < count; k++)
             gradients[k] = b->stage->gradient[of_bucket[k]];
         write_wait(b->writer, compute, bucket->reduced);
+        if (b->options->bucket_views)
+            continue;
         comm_unpack(b->writer, compute, plan_text(b->stage->plan, "bucket %d", i), bucket->flat,
                     gradients, count, false);
     }

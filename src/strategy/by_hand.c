@@ -224,8 +224,8 @@ static enum rh_status build(struct by_hand *h, const struct strategy_request *re
     out->plan = plan_new(name, &mesh, -1);
     role_init(out->plan, 0, h->ranks > 1 ? "rank" : "worker", gpus);
     h->group = plan_add_group(out->plan, "dp", 1, 0, NULL);
-    stage_init(&h->stage, out->plan, 0, request, *whole, h->device_of_layer, h->rows,
-               h->ranks > 1 ? 0 : -1);
+    stage_init(&h->stage, out->plan, 0, request, *whole, h->device_of_layer,
+               h->ranks > 1 ? &h->ddp : NULL, h->rows, h->ranks > 1 ? 0 : -1);
     write_lists(h, out, request->training->accumulate);
     stage_homes(&h->stage, out);
     for (int i = 0; i < layers; i++)

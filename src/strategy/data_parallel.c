@@ -302,7 +302,7 @@ static enum rh_status build(const struct strategy_request *request, struct strat
     out->plan = plan_new("data_parallel", &mesh, -1);
     role_init(out->plan, 0, "worker", request->device_count);
     dp.group = plan_add_group(out->plan, "local", 0, 0, NULL);
-    stage_init(&dp.stage, out->plan, 0, request, whole, device_of_layer, request->batch, -1);
+    stage_init(&dp.stage, out->plan, 0, request, whole, device_of_layer, NULL, request->batch, -1);
     for (int k = 0; k < dp.count; k++)
         dp.devices[k] = (struct comm_device){k, stage_compute(&dp.stage, k)};
     if (passes > 1)

@@ -116,7 +116,7 @@ static enum rh_status build(const struct strategy_request *request, struct strat
     out->plan = plan_new("ddp", &mesh, -1);
     role_init(out->plan, 0, "rank", 1);
     ddp.group = plan_add_group(out->plan, "dp", 1, 0, NULL);
-    stage_init(&ddp.stage, out->plan, 0, request, graph, device_of_layer, rows, 0);
+    stage_init(&ddp.stage, out->plan, 0, request, graph, device_of_layer, &ddp.options, rows, 0);
     write_lists(&ddp, out, request->training->accumulate);
     out->buckets = ddp.steady_buckets;
     stage_homes(&ddp.stage, out);

@@ -34,7 +34,7 @@ void pass_init(struct pass *pass, struct stage *stage, struct writer *writer,
 void pass_free(struct pass *pass)
 {
     free(pass->at);
-    pass->at = NULL;
+    *pass = (struct pass){0};
 }
 
 void pass_place(struct pass *pass, int value, int device, struct view view)
@@ -74,6 +74,7 @@ static struct view persistent_view(const struct pass *pass, const struct value *
     case VALUE_STATE: return stage->state[value->index];
     case VALUE_CONTROL: return stage->control_now[device];
     case VALUE_LOSSES: return view_of(&stage->plan->roles[stage->role], stage->losses);
+    case VALUE_SCALER: return view_of(&stage->plan->roles[stage->role], stage->scaler);
     default: return (struct view){.buffer = NOT_HERE};
     }
 }

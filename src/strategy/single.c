@@ -43,7 +43,7 @@ static enum rh_status build(const struct strategy_request *request, struct strat
     int *device_of_layer = memory_new_array((size_t)request->model->layer_count + 1, sizeof(int));
     out->plan = plan_new("single", &mesh, -1);
     role_init(out->plan, 0, "worker", 1);
-    stage_init(&stage, out->plan, 0, request, graph, device_of_layer, request->batch, -1);
+    stage_init(&stage, out->plan, 0, request, graph, device_of_layer, NULL, request->batch, -1);
     if (passes > 1)
         write_list(&stage, "accumulate_first", false, false);
     if (passes > 1)

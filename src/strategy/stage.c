@@ -1,4 +1,4 @@
-#include "strategy/stage.h"
+#include "strategy/scaler.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -76,9 +76,6 @@ static void add_parameter(struct stage *stage, int index, int device)
     int buffer =
         add_persistent(stage, name, device, type, PURPOSE_PARAMETERS, USE_PARAMETER, index, 0);
     stage->parameter[index] = view_of(role, buffer);
-    buffer = add_persistent(stage, plan_text(stage->plan, "grad %s", name), device, type,
-                            PURPOSE_GRADIENTS, USE_GRADIENT, index, 0);
-    stage->gradient[index] = view_of(role, buffer);
     if (graph->low_parameter[index] >= 0) {
         buffer = add_persistent(stage, plan_text(stage->plan, "low %s", name), device,
                                 graph->values[graph->low_parameter[index]].type, PURPOSE_PARAMETERS,
@@ -94,6 +91,56 @@ static void add_parameter(struct stage *stage, int index, int device)
         stage->variance[index] =
             add_persistent(stage, plan_text(stage->plan, "variance %s", name), device, type,
                            PURPOSE_OPTIMIZER, USE_OPTIMIZER, index, 1);
+}
+
+static void add_gradient(struct stage *stage, int index, int device)
+{
+    const struct graph *graph = stage->graph;
+    const char *name = graph->model->parameters[index].name;
+    int buffer = add_persistent(stage, plan_text(stage->plan, "grad %s", name), device,
+                                graph->values[graph->parameter_value[index]].type,
+                                PURPOSE_GRADIENTS, USE_GRADIENT, index, 0);
+    stage->gradient[index] = view_of(role_of(stage), buffer);
+}
+
+/* All gradients of a device back to back, as they arrive: buckets are slices. */
+static void add_flat_gradients(struct stage *stage, int device)
+{
+    const struct graph *graph = stage->graph;
+    int *order = memory_new_array((size_t)graph->model->parameter_count, sizeof *order);
+    int count = ddp_arrival_order(graph, stage->device_of_layer, order);
+    int64_t elements = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t at = 0;
+        int buffer = NOT_HERE;
+        if (pass == 1 && elements > 0)
+            buffer = add_persistent(stage, "gradients", device,
+                                    (struct tensor_type){DTYPE_F32, shape_of(1, &elements)},
+                                    PURPOSE_GRADIENTS, USE_GRADIENT, -1, 0);
+        for (int i = 0; i < count; i++) {
+            const struct parameter *parameter = &graph->model->parameters[order[i]];
+            const struct tensor_type *type = &graph->values[graph->parameter_value[order[i]]].type;
+            int64_t size = shape_elements(&parameter->shape);
+            if (stage->device_of_layer[parameter->layer] != device)
+                continue;
+            if (buffer >= 0)
+                stage->gradient[order[i]] =
+                    view_as(view_narrow(view_of(role_of(stage), buffer), 0, at, size), type);
+            at += size;
+        }
+        elements = at;
+    }
+    free(order);
+}
+
+static void add_gradients(struct stage *stage, bool flat)
+{
+    const struct model *model = stage->graph->model;
+    for (int device = 0; flat && device <= stage->gpus; device++)
+        add_flat_gradients(stage, device);
+    for (int i = 0; !flat && i < model->parameter_count; i++)
+        if (stage->device_of_layer[model->parameters[i].layer] != NOT_HERE)
+            add_gradient(stage, i, stage->device_of_layer[model->parameters[i].layer]);
 }
 
 /* All fp32 statistics of a device lie in one buffer and all counts in another, so that DDP
@@ -194,7 +241,7 @@ static void add_control(struct stage *stage, int device)
 
 void stage_init(struct stage *stage, struct plan *plan, int role,
                 const struct strategy_request *request, const struct graph *graph,
-                const int *device_of_layer, int64_t rows, int axis)
+                const int *device_of_layer, const struct ddp_options *ddp, int64_t rows, int axis)
 {
     const struct model *model = graph->model;
     int gpus = plan->roles[role].gpus;
@@ -216,6 +263,7 @@ void stage_init(struct stage *stage, struct plan *plan, int role,
                             .variance = new_indices(parameters),
                             .count = new_indices(gpus + 1),
                             .control = new_indices(gpus + 1),
+                            .scaler = NOT_HERE,
                             .control_host = NOT_HERE,
                             .control_now = new_views(gpus + 1),
                             .state_values = new_indices(gpus + 1),
@@ -243,11 +291,13 @@ void stage_init(struct stage *stage, struct plan *plan, int role,
                                                   (struct tensor_type){.dtype = DTYPE_I64},
                                                   PURPOSE_OPTIMIZER, USE_OPTIMIZER, -1, 2);
     }
+    add_gradients(stage, ddp && ddp->bucket_views);
     for (int device = 0; device <= gpus; device++)
         add_states(stage, device);
     add_inputs(stage, rows, axis);
     if (stage->target_device != NOT_HERE)
         add_control(stage, stage->target_device);
+    scaler_add(stage);
 }
 
 void stage_free(struct stage *stage)
@@ -277,115 +327,4 @@ void stage_homes(const struct stage *stage, struct strategy_plan *plan)
         if (stage->state[i].buffer >= 0)
             plan->states[i] =
                 (struct tensor_home){stage->role, stage->state[i].buffer, stage->state[i].offset};
-}
-
-struct view stage_transient(struct writer *writer, const char *name, int device,
-                            const struct tensor_type *type, enum purpose purpose)
-{
-    int buffer = role_add_buffer(writer->plan, writer->role,
-                                 (struct buffer){.name = name,
-                                                 .device = device,
-                                                 .type = *type,
-                                                 .purpose = purpose,
-                                                 .lifetime = LIFETIME_TRANSIENT,
-                                                 .list = writer->list,
-                                                 .use = USE_NONE,
-                                                 .index = -1});
-    return view_of(&writer->plan->roles[writer->role], buffer);
-}
-
-/* torch-semantics.md 2.2: between GPUs the copy runs on the source's stream and both wait for each
- * other; from the host it runs on the destination's stream, to the host on the source's. */
-void stage_copy(struct stage *stage, struct writer *writer, const char *name, struct view from,
-                int source, struct view to, int target)
-{
-    if (source == target) {
-        write_copy(writer, stage_compute(stage, source), name, from, to);
-        return;
-    }
-    bool from_host = source == stage->gpus;
-    bool to_host = target == stage->gpus;
-    int stream = stage_compute(stage, from_host ? target : source);
-    if (from_host && stage->compute_stream[source] >= 0)
-        write_join(writer, stage->compute_stream[source], stream, name);
-    else if (!from_host && !to_host)
-        write_join(writer, stage_compute(stage, target), stream, name);
-    write_copy(writer, stream, name, from, to);
-    if (!from_host)
-        write_join(writer, stream, stage_compute(stage, target), name);
-}
-
-static void refresh_low_copies(struct stage *stage, struct writer *writer)
-{
-    const struct model *model = stage->graph->model;
-    for (int i = 0; i < model->parameter_count; i++) {
-        if (stage->low[i].buffer < 0)
-            continue;
-        struct op op = {.kind = OP_cast, .compute = DTYPE_F32};
-        int device = stage->device_of_layer[model->parameters[i].layer];
-        write_compute(writer, stage_compute(stage, device), model->parameters[i].name, &op,
-                      &stage->parameter[i], 1, &stage->low[i], 1);
-    }
-}
-
-void stage_begin(struct stage *stage, struct writer *writer)
-{
-    writer->work = WORK_INPUT;
-    writer->microbatch = -1;
-    for (int device = 0; device <= stage->gpus; device++) {
-        if (stage->control[device] == NOT_HERE)
-            continue;
-        struct view control = view_of(role_of(stage), stage->control[device]);
-        stage->control_now[device] = control;
-        if (device == stage->gpus || stage->control[device] != stage->control_host)
-            continue;
-        stage->control_now[device] =
-            stage_transient(writer, "control", device, &control.type, PURPOSE_INPUTS);
-        write_copy(writer, stage_compute(stage, device), "control", control,
-                   stage->control_now[device]);
-    }
-    writer->work = WORK_FORWARD;
-    refresh_low_copies(stage, writer);
-}
-
-static struct view bring(struct stage *stage, struct writer *writer, const char *name, int buffer,
-                         int device)
-{
-    if (buffer < 0)
-        return (struct view){.buffer = NOT_HERE};
-    struct view home = view_of(role_of(stage), buffer);
-    if (role_of(stage)->buffers[buffer].device == device)
-        return home;
-    struct view there = stage_transient(writer, name, device, &home.type, PURPOSE_INPUTS);
-    write_copy(writer, stage_compute(stage, device), name, home, there);
-    return there;
-}
-
-void stage_inputs(struct stage *stage, struct writer *writer, struct staged_inputs *inputs)
-{
-    writer->work = WORK_INPUT;
-    writer->microbatch = -1;
-    inputs->input = bring(stage, writer, "input", stage->input, stage->input_device);
-    inputs->target = bring(stage, writer, "target", stage->target, stage->target_device);
-}
-
-void stage_span(struct stage *stage, struct writer *writer, int device, const char *name,
-                bool begin)
-{
-    (begin ? write_begin : write_end)(writer, stage_compute(stage, device), name);
-}
-
-struct graph_options stage_graph_options(const struct strategy_request *request, int64_t batch,
-                                         double loss_weight)
-{
-    const struct training *training = request->training;
-    double passes = training->loss_sum ? 1 : training->accumulate;
-    return (struct graph_options){.batch = batch,
-                                  .loss = training->loss,
-                                  .loss_weight = loss_weight / passes,
-                                  .loss_sum = training->loss_sum,
-                                  .precision = training->precision,
-                                  .training = true,
-                                  .channels_last = training->channels_last,
-                                  .loss_slots = training->steps};
 }

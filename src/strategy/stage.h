@@ -11,6 +11,17 @@ enum { NOT_HERE = -1 };
 /* Buckets of a DDP role (buckets.c). */
 struct buckets;
 
+/* What travels: the gradients, or their halves, divided by the ranks when they are halves already
+ * (torch's fp16_compress_hook and bf16_compress_hook: torch-semantics.md 5.10). */
+enum comm_hook { HOOK_ALL_REDUCE, HOOK_FP16, HOOK_BF16 };
+
+struct ddp_options {
+    double cap_bytes, first_cap_bytes;
+    bool broadcast_buffers;
+    bool bucket_views; /* gradients lie in the buckets: no copies, no second memory */
+    enum comm_hook hook;
+};
+
 struct stage {
     struct plan *plan;
     int role;
@@ -25,6 +36,7 @@ struct stage {
     struct view *state;                      /* per state */
     int *momentum, *variance;                /* per parameter: buffers, -1 */
     int *count, *control;                    /* per local device: buffers, -1 */
+    int scaler, scaler_device;               /* buffer, -1: gradients are neither scaled nor clipped */
     int control_host;                        /* buffer, -1 when fed on the devices */
     struct view *control_now;         /* per local device: this list's control, stage_begin */
     int *state_values, *state_counts; /* per local device: flat buffers, -1 */
@@ -32,11 +44,11 @@ struct stage {
     int input_device, target_device;  /* where they are needed */
 };
 
-/* Makes the role's streams and persistent buffers. `rows` and `axis` (dp axis of the mesh, -1) say
+/* Makes the role's streams and persistent buffers; `ddp` NULL: not data parallel. `rows` and `axis` (dp axis of the mesh, -1) say
  * which samples its inputs hold. */
 void stage_init(struct stage *stage, struct plan *plan, int role,
                 const struct strategy_request *request, const struct graph *graph,
-                const int *device_of_layer, int64_t rows, int axis);
+                const int *device_of_layer, const struct ddp_options *ddp, int64_t rows, int axis);
 void stage_free(struct stage *stage);
 /* The device's compute stream, its communication stream: made at the first call. */
 int stage_compute(struct stage *stage, int device);
@@ -92,7 +104,8 @@ void pass_node(struct pass *pass, const struct node *node);
 void stage_span(struct stage *stage, struct writer *writer, int device, const char *name,
                 bool begin);
 
-/* One optimizer instruction for each device with parameters. */
+/* One optimizer instruction for each device with parameters, behind the norm of all gradients where
+ * they are scaled or clipped. */
 void stage_optimizer(struct stage *stage, struct writer *writer);
 
 /* Makes a transient buffer of the writer's list. */
@@ -104,11 +117,10 @@ struct graph_options stage_graph_options(const struct strategy_request *request,
 
 /* DDP over group `group` of `ranks` (buckets.c). Call buckets_new at a list's beginning, hand
  * bucket_gradient_ready to the passes that synchronise, and buckets_finish before the optimizer. */
-struct ddp_options {
-    double cap_bytes, first_cap_bytes;
-    bool broadcast_buffers;
-};
 enum rh_status ddp_options_read(const cJSON *keys, const char *where, struct ddp_options *options);
+/* The parameters that are here in the order in which backward completes their gradients; returns their
+ * number. */
+int ddp_arrival_order(const struct graph *graph, const int *device_of_layer, int *parameters);
 struct buckets *buckets_new(struct stage *stage, struct writer *writer,
                             const struct ddp_options *options, int group, int ranks,
                             bool unlimited);

@@ -9,6 +9,14 @@
 
 enum optimizer_kind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW };
 
+/* What happens to gradients between backward and optimizer. */
+struct gradient_scaling {
+    double loss_scale;       /* the first one; 0: losses are not scaled and no step is skipped */
+    double growth, backoff;  /* of the scale, see op.h; 1 and 1: it stays */
+    int interval;
+    double clip_norm;        /* 0: not clipped */
+};
+
 /* The `train` part of an experiment, defaults resolved. */
 struct training {
     enum loss_kind loss;
@@ -16,6 +24,7 @@ struct training {
     enum optimizer_kind optimizer;
     double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
     bool nesterov;
+    struct gradient_scaling scaling;
     enum dtype precision;
     bool fusion;        /* plan/fuse.h */
     bool channels_last; /* memory format of pictures and convolutions' weights */

@@ -52,10 +52,11 @@ static void make_platforms(char folder[32], double rate, double link_bytes_per_s
         snprintf(path, sizeof path, "%s/%s", folder, parts[i]);
         mkdir(path, 0700);
     }
-    char *extra = text_format(
-        ",\"compute_capability\":70,\"multiprocessors\":80,\"collective_compute_share\":0,"
-        "\"nvlink_bytes_per_second\":%g,\"nvlink_count\":1%s",
-        link_bytes_per_second, measured);
+    char *extra =
+        text_format(",\"compute_capability\":70,\"multiprocessors\":80,\"workspace_bytes\":{"
+                    "\"convolution\":0,\"matmul\":0},\"collective_compute_share\":0,"
+                    "\"nvlink_bytes_per_second\":%g,\"nvlink_count\":1%s",
+                    link_bytes_per_second, measured);
     snprintf(path, sizeof path, "%s/devices", folder);
     write_text(path, "slow", text_format(device_text, "slow", "gpu", rate, extra));
     free(extra);

@@ -97,7 +97,6 @@ CASE(D5, "w = 2, [1, 2] and [3, 4], mean of (w x)^2: local 10 and 50, average 30
 NOT_YET(D6, "a parameter added to the input", "a layer that adds a parameter")
 NOT_YET(D7, "a hook that returns other values", "communication hooks")
 NOT_YET(D8, "a hook that only sums: no division by DDP", "communication hooks")
-NOT_YET(D9, "the all-reduce hook: the same as without", "communication hooks")
 
 CASE(D10, "one rank: the gradient as it is")
 {

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "op/convert.h"
 
-enum { GUARD_BYTES = 256, GUARD = 0x5a };
+enum { GUARD_BYTES = 256, GUARD = 0x5a, WORKSPACE_MOST_BYTES = 512 << 20 };
 
 enum rh_status cuda_failed(const char *what, cudaError_t error)
 {
@@ -27,7 +27,8 @@ struct convolution_request request_of(const struct picture *p, const struct sett
                                     .q = (p->w + 2 * p->padding - p->kernel) / p->stride + 1,
                                     .channels_last = channels_last,
                                     .bias = d->bias,
-                                    .relu = d->relu};
+                                    .relu = d->relu,
+                                    .workspace_bytes = WORKSPACE_MOST_BYTES};
     r.op.kind = d->kind;
     r.op.compute = t->compute;
     r.op.accumulate = d->accumulate;

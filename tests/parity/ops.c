@@ -399,6 +399,8 @@ int main(int argc, char **argv)
     }
     optimizer_ops(&t, 1);
     optimizer_ops(&t, 999);
+    parity_scaled(&t, 1);
+    parity_scaled(&t, 50001);
     check_coverage(&t);
     printf("parity: %d passed, %d failed, 0 skipped\n", t.passed, t.failed);
     parity_close(&t);

@@ -11,6 +11,7 @@
 #include "op/convert.h"
 #include "op/layout.h"
 #include "plan/check.h"
+#include "plan/workspace.h"
 
 static void fill(const struct subject *s, int operand, uint64_t seed, void *data);
 
@@ -66,6 +67,8 @@ static void fill(const struct subject *s, int operand, uint64_t seed, void *data
     }
     if (op_class(s->op.kind) == OP_CLASS_LOSS && operand == 2 && s->reads == 3)
         ((float *)data)[CONTROL_LOSS_SLOT] = (float)(shape_elements(&s->types[s->reads].shape) - 1);
+    if (s->op.scaled && operand == 2)
+        ((float *)data)[SCALER_SKIP] = s->skip;
     if (s->op.kind == OP_max_pool2d_grad && operand == 2)
         fill_pooled(s, seed, data);
 }
@@ -147,6 +150,8 @@ void parity_compare(struct tally *t, const struct subject *s)
     struct plan *plan = make_plan(s, buffers);
     double worst = 0;
     t->seen[s->op.kind] = true;
+    const struct device_model *gpu = cluster_device_model(t->cluster, 0);
+    plan_add_workspace(plan, &gpu->workspace);
     enum rh_status status = plan_check(plan);
     for (int which = 0; which < 2; which++)
         for (int i = 0; i < s->writes; i++)

@@ -15,6 +15,7 @@ struct subject {
     int in_place[MOST_OPERANDS];  /* write k is read in_place[k] - 1; 0: its own memory */
     int64_t limit[MOST_OPERANDS]; /* int64 reads: uniform below it */
     bool positive[MOST_OPERANDS];
+    bool skip;          /* scaled optimizers: the scaler says so */
     bool far_from_zero; /* batch_norm2d_grad: beta is large, of either sign */
     double bound;       /* of |difference| relative to the largest value */
 };
@@ -41,5 +42,8 @@ void parity_compare(struct tally *t, const struct subject *s);
 /* One without anything special about its operands. */
 void parity_plain(struct tally *t, const char *name, const struct op *op, int reads, int writes,
                   double bound, const struct tensor_type *types);
+
+/* scaled.c: ops on gradients of n elements. */
+void parity_scaled(struct tally *t, int64_t n);
 
 #endif

@@ -407,6 +407,27 @@ static void test_out_of_memory(void)
     close_opened(&o);
 }
 
+/* The switch of tests/parity/memory. It is not for `plan`. */
+static void test_unchecked_memory(void)
+{
+    struct opened o = OPEN("model=resnet50", "train.loss=cross_entropy", "data.batch=8192",
+                           "train.steps=1", "strategy=single");
+    struct run_options options = {0};
+    struct outcome outcome = {0};
+    struct strategy_plan plan = {0};
+    CU_ASSERT_EQUAL_FATAL(o.status, RH_OK);
+    CU_ASSERT_EQUAL(experiment_run(o.experiment, &options, &outcome), RH_OUT_OF_MEMORY);
+    CU_ASSERT_TRUE(outcome.asked_bytes > outcome.available_bytes);
+    setenv("REHEARSE_UNCHECKED_MEMORY", "1", 1);
+    CU_ASSERT_EQUAL(experiment_run(o.experiment, &options, &outcome), RH_OK);
+    CU_ASSERT_TRUE(outcome.result.devices[0].peak_bytes[PURPOSE_ACTIVATIONS] >
+                   outcome.result.devices[0].capacity_bytes);
+    CU_ASSERT_EQUAL(experiment_plan(o.experiment, &plan), RH_OUT_OF_MEMORY);
+    unsetenv("REHEARSE_UNCHECKED_MEMORY");
+    outcome_free(&outcome);
+    close_opened(&o);
+}
+
 static void test_run(void)
 {
     struct opened o = OPEN("train.steps=3");
@@ -438,6 +459,7 @@ static const struct unit_test tests[] = {
     {"devices errors", test_devices_errors, NULL},
     {"keys of strategies", test_keys_of_strategies, NULL},
     {"out of memory", test_out_of_memory, NULL},
+    {"unchecked memory", test_unchecked_memory, NULL},
     {"run", test_run, NULL},
 };
 

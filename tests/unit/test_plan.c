@@ -330,7 +330,9 @@ static void test_json(void)
     CU_ASSERT_EQUAL(cJSON_GetArraySize(cJSON_GetObjectItem(read, "strides")), 2);
     cJSON *edge = cJSON_GetArrayItem(instructions, 7);
     cJSON *message = cJSON_GetArrayItem(cJSON_GetObjectItem(edge, "messages"), 0);
-    CU_ASSERT_STRING_EQUAL(cJSON_GetObjectItem(message, "peer")->valuestring, "+1");
+    cJSON *peer = cJSON_GetObjectItem(message, "peer");
+    CU_ASSERT_TRUE(cJSON_IsTrue(cJSON_GetObjectItem(peer, "relative")));
+    CU_ASSERT_EQUAL(cJSON_GetObjectItem(peer, "value")->valueint, 1);
     cJSON_Delete(json);
     plan_free(plan);
 }

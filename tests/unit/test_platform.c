@@ -112,6 +112,8 @@ static void test_devices(void)
     CU_ASSERT_EQUAL(v100->memory_bytes, 32510.0 * (1 << 20));
     CU_ASSERT_EQUAL_FATAL(platform_device(p, "h200-sxm-141gb", &again), RH_OK);
     CU_ASSERT_EQUAL(again->memory_bytes, 143771.0 * (1 << 20)); /* as the driver lists it */
+    CU_ASSERT_EQUAL(again->workspace.matmul_bytes, 32 << 20);   /* cuBLAS's own */
+    CU_ASSERT_EQUAL(v100->workspace.matmul_bytes, 4 << 20);
     CU_ASSERT_EQUAL(v100->nvlink_count * v100->nvlink_bytes_per_second, 120e9);
     CU_ASSERT_EQUAL(v100->collective_compute_share, 0.15);
     CU_ASSERT_EQUAL(v100->bucket_tensor_seconds, 0);
@@ -463,11 +465,44 @@ static void test_damaged_nodes(void)
                  "is a host, not a GPU");
 }
 
+/* A device's file, with one text of it replaced, and what is said about it. */
+static void refuses_device(const char *from, const char *to, const char *part)
+{
+    char path[] = "/tmp/rehearse-device-XXXXXX.json";
+    size_t bytes = 0;
+    char *text = text_read_file(unit_source("platforms/devices/v100-sxm2-32gb.json"), &bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    char *at = strstr(text, from);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(at);
+    int handle = mkstemps(path, 5);
+    CU_ASSERT_TRUE_FATAL(handle >= 0);
+    FILE *file = fdopen(handle, "w");
+    fprintf(file, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(file);
+    free(text);
+    struct platform *p = open_platform();
+    const struct device_model *device = NULL;
+    CU_ASSERT_EQUAL(platform_device(p, path, &device), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(fail_message(), part);
+    unlink(path);
+    platform_close(p);
+}
+
+static void test_damaged_devices(void)
+{
+    refuses_device("\"workspace_bytes\"", "\"workspace\"", "unknown key 'workspace'");
+    refuses_device("\"workspace_bytes\": {\"convolution\": 268435456, \"matmul\": 4194304},", "",
+                   "key 'workspace_bytes' is missing");
+    refuses_device(", \"matmul\": 4194304", "", "workspace_bytes: key 'matmul' is missing");
+    refuses_device("\"convolution\": 268435456", "\"convolution\": -1", "workspace_bytes");
+}
+
 int main(void)
 {
     static const struct unit_test tests[] = {
         {"every file loads", test_every_file, NULL},
         {"devices", test_devices, NULL},
+        {"damaged devices", test_damaged_devices, NULL},
         {"routes on a hybrid cube mesh", test_cube_mesh_routes, NULL},
         {"routes over NVSwitch", test_switch_routes, NULL},
         {"routes over a fat tree with rails", test_network_routes, NULL},

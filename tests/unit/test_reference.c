@@ -9,6 +9,7 @@
 
 #include "backends/reference/numbers.h"
 #include "base/status.h"
+#include "op/convert.h"
 #include "plan/check.h"
 #include "plan/placement.h"
 
@@ -503,16 +504,39 @@ static void passes_of_a_step(void)
 
 static void other_types_are_refused(void)
 {
-    static const enum dtype types[] = {DTYPE_BF16, DTYPE_I32};
-    for (int what = 0; what < 2; what++) {
-        struct bench b = bench_new(2, 1);
-        int x = add(&b, 0, types[what], USE_NONE, vector(1000));
-        over_workers(&b, COLLECTIVE_ALL_REDUCE, REDUCE_SUM, 0, x, x);
-        must(plan_place(b.plan));
-        must(make(&b));
-        refused(run(&b), "meeting", dtype_name(types[what]));
-        bench_free(&b);
+    struct bench b = bench_new(2, 1);
+    int x = add(&b, 0, DTYPE_I32, USE_NONE, vector(1000));
+    over_workers(&b, COLLECTIVE_ALL_REDUCE, REDUCE_SUM, 0, x, x);
+    must(plan_place(b.plan));
+    must(make(&b));
+    refused(run(&b), "meeting", "int32");
+    bench_free(&b);
+}
+
+/* 2048 + 1 + 1 in fp16 is 2048: each sum is rounded, to even; inf comes through. */
+static void halves_are_rounded_each_time(void)
+{
+    static const float given[3][3] = {{2048, 0.1F, 70000}, {1, 0.2F, 0}, {1, 0.3F, 0}};
+    struct bench b = bench_new(3, 1);
+    uint16_t values[3];
+    float sum[3];
+    int x = add(&b, 0, DTYPE_F16, USE_NONE, vector(3));
+    over_workers(&b, COLLECTIVE_ALL_REDUCE, REDUCE_SUM, 0, x, x);
+    must(plan_place(b.plan));
+    must(make(&b));
+    for (int worker = 0; worker < 3; worker++) {
+        convert_from_f32(DTYPE_F16, given[worker], values, 3);
+        must(numbers_write(b.numbers, worker, x, values, sizeof values));
     }
+    must(run(&b));
+    for (int worker = 0; worker < 3; worker++) {
+        must(numbers_read(b.numbers, worker, x, values, sizeof values));
+        convert_to_f32(DTYPE_F16, values, sum, 3);
+        CU_ASSERT_EQUAL(sum[0], 2048);
+        UNIT_ASSERT_NEAR((double)sum[1], 0.6, 1e-3);
+        CU_ASSERT_TRUE(isinf(sum[2]));
+    }
+    bench_free(&b);
 }
 
 /* bf16 of every other element, one of two 16-bit rows: computed as fp32, rounded once, the elements
@@ -669,6 +693,7 @@ int main(void)
         {"DDP by hand", distributed_data_parallel_by_hand, NULL},
         {"passes of a step", passes_of_a_step, NULL},
         {"other types are refused", other_types_are_refused, NULL},
+        {"halves are rounded each time", halves_are_rounded_each_time, NULL},
         {"low precision is computed", low_precision_is_computed, NULL},
         {"a root without a side", a_root_without_a_side, NULL},
         {"what is read and written", what_is_read_and_written, NULL},

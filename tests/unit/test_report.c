@@ -405,6 +405,27 @@ static void test_json(void)
     sample_free(&s);
 }
 
+/* A GPU that was measured says how far the prediction was. */
+static void test_measured_memory(void)
+{
+    struct sample s;
+    sample_init(&s, 1);
+    char *text = printed(&s.c);
+    CU_ASSERT_PTR_NULL(strstr(text, "GPU memory"));
+    free(text);
+    s.result.memory = (struct memory_result){9.0 * GIB, 1.0 * GIB, 10.1 * GIB, 140.0 * GIB, 1};
+    text = printed(&s.c);
+    UNIT_ASSERT_CONTAINS(text, "  GPU memory  10.0 GiB predicted (9.0 GiB of the plan, 1.0 GiB "
+                               "runtime), 10.1 GiB measured, +1.00 %\n");
+    free(text);
+    cJSON *json = report_json(&s.c);
+    const cJSON *memory = cJSON_GetObjectItem(json, "memory");
+    CU_ASSERT_EQUAL(cJSON_GetObjectItem(memory, "predicted_bytes")->valuedouble, 10.0 * GIB);
+    CU_ASSERT_EQUAL(cJSON_GetObjectItem(memory, "measured_bytes")->valuedouble, 10.1 * GIB);
+    cJSON_Delete(json);
+    sample_free(&s);
+}
+
 static void test_json_failed(void)
 {
     struct report_case c = failed_case("a", 40.1 * GIB, 16.0 * GIB);
@@ -749,6 +770,7 @@ int main(void)
         {"nothing_known", test_nothing_known, NULL},
         {"json", test_json, NULL},
         {"json_failed", test_json_failed, NULL},
+        {"measured_memory", test_measured_memory, NULL},
         {"failed_print", test_failed_print, NULL},
         {"table", test_table, NULL},
         {"table_long_error", test_table_long_error, NULL},

@@ -18,6 +18,7 @@
 static const char device_text[] =
     "{\"name\":\"unit-gpu\",\"source\":\"test\",\"kind\":\"gpu\",\"memory_bytes\":1e12,"
     "\"runtime_bytes\":0,\"communicator_bytes\":0,\"memory_bytes_per_second\":1e9,"
+    "\"workspace_bytes\":{\"convolution\":0,\"matmul\":0},"
     "\"flops_per_second\":{\"fp32\":1e18},\"efficiency\":{\"matmul\":1,\"convolution\":1,"
     "\"normalization\":1,\"pooling\":1,\"elementwise\":1,\"embedding\":1,\"loss\":1,\"optimizer\":"
     "1,"

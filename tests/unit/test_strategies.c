@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "rehearse.h"
 #include "strategy/bucket_assign.h"
-#include "strategy/schedule.h"
 
 static const char conv_model[] =
     "{\"name\":\"conv\",\"input\":[2,8,8],\"layers\":["
@@ -274,30 +273,6 @@ static void bucket_assignment(void)
     CU_ASSERT_TRUE(got[0] == 0 && got[1] == 1 && got[2] == got[4] && got[3] == got[5]);
 }
 
-/* torch-semantics.md 8.4: 1F1B with 4 stages and 8 microbatches, action by action. */
-static void schedules(void)
-{
-    static const char *const rows[] = {
-        "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7 ",
-        "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7 ",
-        "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7 ",
-        "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7 ",
-    };
-    const struct schedule *schedule = NULL;
-    struct action actions[16];
-    CU_ASSERT_EQUAL_FATAL(schedule_find("1f1b", &schedule), RH_OK);
-    for (int stage = 0; stage < 4; stage++) {
-        char text[128] = "";
-        schedule->actions(stage, 4, 8, actions);
-        for (int i = 0; i < 16; i++)
-            snprintf(text + strlen(text), sizeof text - strlen(text), "%c%d ",
-                     actions[i].kind == ACTION_FORWARD ? 'F' : 'B', actions[i].microbatch);
-        CU_ASSERT_STRING_EQUAL(text, rows[stage]);
-    }
-    CU_ASSERT_EQUAL(schedule_find("1f2b", &schedule), RH_INVALID);
-    UNIT_ASSERT_CONTAINS(rh_error(), "did you mean '1f1b'");
-}
-
 static void refuses(const char *rest, const char *part, const char *other)
 {
     struct rh_experiment *experiment = NULL;
@@ -344,7 +319,6 @@ int main(void)
         {"batch norm", batch_norm, NULL},
         {"DDP over pipelines", ddp_over_pipelines, NULL},
         {"bucket assignment", bucket_assignment, NULL},
-        {"schedules", schedules, NULL},
         {"misuse names both numbers", misuse_names_both_numbers, NULL},
     };
     return UNIT_MAIN("strategies", tests);

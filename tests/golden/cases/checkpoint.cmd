@@ -15,3 +15,8 @@ run --steps 5 --set train.save=part --set train.save_every=2
 run --steps 6 --set train.save=end --set train.resume=part
 cmp whole end && echo same
 ls -A | grep '\.tmp$' || echo 'no temporary file left'
+# The loss's scale goes on where it was: it grows in step 4, not in step 5.
+scaled_run() { rehearse run experiments/seeds/toy-ddp.json --backend reference --numbers --set train.precision=fp16 --set 'train.loss_scale={"initial":8,"interval":4}' "$@" 2>&1 | grep -E '^  losses|^  gradients|^rehearse'; }
+scaled_run --steps 6
+scaled_run --steps 3 --set train.save=scaled
+scaled_run --steps 6 --set train.resume=scaled --set strategy=single --set devices=1
