@@ -1,4 +1,5 @@
-/* Rehearse: one experiment, simulated on SimGrid and run on real GPUs. The public C API of librehearse.
+/* Rehearse: one experiment, simulated on SimGrid and run on real GPUs. The public C API of
+ * librehearse.
  *
  * Every call that can fail returns a status; rh_error() then tells what went wrong. Handles are
  * freed by their own _free or _close; NULL is allowed there. Sizes are bytes, times are seconds. A
@@ -32,7 +33,7 @@ const char *rh_version(void);
 struct rh_cluster;
 
 /* `cluster` is a name ("dgx-1v-32gb"), a path, or a JSON object as in an experiment; `devices` how
- * many of its GPUs are used; `backend` "simgrid" (NULL), "reference" or "cuda". */
+ * many of its GPUs are used, all of one node; `backend` "simgrid" (NULL), "reference" or "cuda". */
 enum rh_status rh_cluster_open(const char *cluster, int devices, const char *backend,
                                struct rh_cluster **out);
 void rh_cluster_close(struct rh_cluster *cluster); /* after its tensors */
@@ -59,19 +60,42 @@ enum rh_dtype rh_tensor_dtype(const struct rh_tensor *tensor);
 int rh_tensor_rank(const struct rh_tensor *tensor);
 int64_t rh_tensor_dim(const struct rh_tensor *tensor, int dim);
 size_t rh_tensor_bytes(const struct rh_tensor *tensor);
+/* Elements from one index of `dim` to the next. */
+int64_t rh_tensor_stride(const struct rh_tensor *tensor, int dim);
+/* Another window into the same memory, as torch's as_strided: strides in elements, none negative;
+ * `offset` counts from this one's first element. It must lie in the memory. */
+enum rh_status rh_tensor_view(const struct rh_tensor *tensor, int rank, const int64_t *dims,
+                              const int64_t *strides, int64_t offset, struct rh_tensor **out);
 /* 1 if both lie in the same memory at the same place. */
 int rh_tensor_same(const struct rh_tensor *a, const struct rh_tensor *b);
 
-/* ---- moving and device collectives: torch.cuda.comm ------------------------------------------- */
+/* ---- moving and device collectives: torch.cuda.comm -------------------------------------------
+ */
 
 /* Each is a small plan, checked and run at once; results are the caller's. `seconds` (may be NULL)
- * takes what it cost: simulated, or measured. */
+ * takes what it cost: simulated, or measured. Every call names its devices: there is no current
+ * device. Calls end when what they move is there. */
 
-/* The tensor itself (an alias) if it is there already, else a copy on `device`. */
+/* What the last call of a cluster moved: copies from one device to another (or the host), and
+ * collectives, each with the bytes of the tensor that all parts have. */
+struct rh_traffic {
+    int copies, collectives;
+    double copy_bytes, collective_bytes;
+};
+void rh_cluster_traffic(const struct rh_cluster *cluster, struct rh_traffic *traffic);
+
+/* The tensor itself (an alias) if it is there already, else a copy on `device`. Strides are kept if
+ * the elements fill their memory without gaps; else the copy is dense. */
 enum rh_status rh_to(struct rh_tensor *tensor, int device, struct rh_tensor **out, double *seconds);
+/* New memory always, converted (towards zero, from float to int64). */
+enum rh_status rh_copy(struct rh_tensor *tensor, int device, enum rh_dtype dtype,
+                       struct rh_tensor **out, double *seconds);
 /* out[i] on devices[i]; an alias where the source lies there. */
 enum rh_status rh_broadcast(struct rh_tensor *tensor, const int *devices, int count,
                             struct rh_tensor **out, double *seconds);
+/* Into tensors on GPUs, of the source's shape and type. */
+enum rh_status rh_broadcast_into(struct rh_tensor *tensor, struct rh_tensor *const *outs, int count,
+                                 double *seconds);
 /* Sum of the inputs on `destination`, which must hold one of them (the last such is the root: the
  * others are added to it in order). One input: the very same. */
 enum rh_status rh_reduce_add(struct rh_tensor *const *inputs, int count, int destination,
@@ -81,16 +105,40 @@ enum rh_status rh_reduce_add(struct rh_tensor *const *inputs, int count, int des
 enum rh_status rh_scatter(struct rh_tensor *tensor, const int *devices, int count,
                           const int64_t *sizes, int dim, struct rh_tensor **out, int *pieces,
                           double *seconds);
-/* Concatenation along `dim` on `destination` (a device or RH_HOST). Always a copy. */
+/* Into tensors on GPUs, whose sizes along `dim` add up to the source's. Always copies. */
+enum rh_status rh_scatter_into(struct rh_tensor *tensor, struct rh_tensor *const *outs, int count,
+                               int dim, double *seconds);
+/* Concatenation along `dim` on `destination` (a device or RH_HOST), of the first input's type.
+ * Always a copy. */
 enum rh_status rh_gather(struct rh_tensor *const *inputs, int count, int dim, int destination,
                          struct rh_tensor **out, double *seconds);
+/* Into a tensor of exactly that shape. */
+enum rh_status rh_gather_into(struct rh_tensor *const *inputs, int count, int dim,
+                              struct rh_tensor *out, double *seconds);
+
+/* Many tensors in few messages: those of one type are put one after the other into flat pieces of
+ * about `buffer_bytes` (0: 10 MiB). */
+/* All tensors lie on devices[0]. out[d * count + i] is tensor i on devices[d], cut from a flat
+ * piece; for d = 0 an alias of the tensor itself. A piece is closed after the tensor that fills
+ * it. */
+enum rh_status rh_broadcast_coalesced(struct rh_tensor *const *tensors, int count,
+                                      const int *devices, int device_count, size_t buffer_bytes,
+                                      struct rh_tensor **out, double *seconds);
+/* lists[d] holds counts[d] tensors of one device, the same number everywhere. out[i] is the sum of
+ * the i-th ones on `destination`. A piece is closed before a tensor that would overfill it. */
+enum rh_status rh_reduce_add_coalesced(struct rh_tensor *const *const *lists, const int *counts,
+                                       int list_count, int destination, size_t buffer_bytes,
+                                       struct rh_tensor **out, double *seconds);
 /* Sum over distinct devices, in place. */
 enum rh_status rh_all_reduce(struct rh_tensor *const *tensors, int count, double *seconds);
 
 /* ---- models --------------------------------------------------------------------------------- */
 
 struct rh_model;
-enum { RH_INPUT = -1, RH_PREVIOUS = -2 }; /* what a layer reads: the model's input, the layer before */
+enum {
+    RH_INPUT = -1,
+    RH_PREVIOUS = -2
+}; /* what a layer reads: the model's input, the layer before */
 
 /* By builder ("resnet50") or as JSON text (an object as in an experiment's `model`). */
 enum rh_status rh_model_new(const char *name_or_json, struct rh_model **out);

@@ -85,7 +85,10 @@ static enum rh_status compute(void *context, int worker, const struct instructio
     }
     if (status == RH_OK)
         status = cpu_run(&in->compute.op, n->tensors, reads, n->tensors + reads, count - reads);
-    if (status != RH_OK)
+    if (status != RH_OK && role->gpus > 1)
+        fail_within(status, "worker %d, device %d: '%s'", worker, role->streams[in->stream].device,
+                    in->name);
+    else if (status != RH_OK)
         fail_within(status, "worker %d: '%s'", worker, in->name);
     for (int i = 0; i < opened; i++) {
         if (used_where_it_lies(in, &views[i]))

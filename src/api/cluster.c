@@ -17,6 +17,13 @@ static enum rh_status open_cluster(struct rh_cluster *c, const char *text, int d
     if (devices < 1 || devices > c->cluster->gpu_count)
         return fail(RH_INVALID, "cluster '%s' has %d devices; %d are asked for", c->cluster->name,
                     c->cluster->gpu_count, devices);
+    /* one process moves tensors among the GPUs of its own node */
+    for (int i = 1; i < devices; i++)
+        if (cluster_device_node(c->cluster, i) != cluster_device_node(c->cluster, 0))
+            return fail(RH_INVALID,
+                        "cluster '%s': device %d is on another node; a process has the %d GPUs of "
+                        "one node",
+                        c->cluster->name, i, i);
     c->device_count = devices;
     c->devices = memory_new_array((size_t)devices, sizeof *c->devices);
     for (int i = 0; i < devices; i++)

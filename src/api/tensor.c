@@ -41,11 +41,41 @@ enum rh_status tensor_new(struct rh_cluster *cluster, int device, const struct t
                     bytes);
     struct rh_tensor *tensor = memory_new(sizeof *tensor);
     tensor->storage = memory_new(sizeof *tensor->storage);
-    *tensor->storage = (struct storage){1, device, data};
+    *tensor->storage = (struct storage){1, device, shape_elements(&type->shape), data};
     tensor->cluster = cluster;
     tensor->type = *type;
     dense_strides(&type->shape, tensor->stride);
     *out = tensor;
+    return RH_OK;
+}
+
+/* Each element has a place of its own and no place is left out, in whatever order of dimensions. */
+static bool fills_memory(const struct rh_tensor *tensor)
+{
+    const struct shape *shape = &tensor->type.shape;
+    bool used[MAX_RANK] = {false};
+    int64_t step = 1;
+    for (int n = 0; n < shape->rank; n++) {
+        int next = -1;
+        for (int d = 0; d < shape->rank && next < 0; d++)
+            if (!used[d] && (shape->dim[d] == 1 || tensor->stride[d] == step))
+                next = d;
+        if (next < 0)
+            return false;
+        used[next] = true;
+        step *= shape->dim[next];
+    }
+    return true;
+}
+
+enum rh_status tensor_new_like(const struct rh_tensor *like, int device, enum dtype dtype,
+                               struct rh_tensor **out)
+{
+    struct tensor_type type = like->type;
+    type.dtype = dtype;
+    RETURN_IF_FAILED(tensor_new(like->cluster, device, &type, out));
+    if (fills_memory(like))
+        memcpy((*out)->stride, like->stride, sizeof like->stride);
     return RH_OK;
 }
 
@@ -57,6 +87,14 @@ struct rh_tensor *tensor_view(const struct rh_tensor *tensor, int64_t offset,
     view->storage->references++;
     view->offset += offset;
     view->type.shape = *shape;
+    return view;
+}
+
+struct rh_tensor *tensor_dense_view(const struct rh_tensor *tensor, int64_t offset,
+                                    const struct shape *shape)
+{
+    struct rh_tensor *view = tensor_view(tensor, offset, shape);
+    dense_strides(shape, view->stride);
     return view;
 }
 
@@ -127,6 +165,43 @@ enum rh_status rh_tensor_new(struct rh_cluster *cluster, int device, enum rh_dty
         type.shape.dim[i] = dims[i];
     }
     return tensor_new(cluster, local, &type, out);
+}
+
+enum rh_status rh_tensor_view(const struct rh_tensor *tensor, int rank, const int64_t *dims,
+                              const int64_t *strides, int64_t offset, struct rh_tensor **out)
+{
+    struct shape shape = {.rank = rank};
+    int64_t memory = tensor->storage->elements;
+    int64_t first = offset > memory ? memory : offset < -memory ? -1 : tensor->offset + offset;
+    int64_t last = first < memory && first >= 0 ? first : memory;
+    bool empty = false;
+    *out = NULL;
+    if (rank < 0 || rank > RH_MAX_DIMS)
+        return fail(RH_INVALID, "view: rank %d; at most %d", rank, RH_MAX_DIMS);
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] < 0 || strides[i] < 0)
+            return fail(RH_INVALID, "view: dimension %d is %lld with stride %lld", i,
+                        (long long)dims[i], (long long)strides[i]);
+        shape.dim[i] = dims[i];
+        empty |= dims[i] == 0;
+        /* beyond the memory is beyond it, however far: no overflow */
+        if (dims[i] > 1 && strides[i] > 0 && last < memory)
+            last = dims[i] - 1 > (memory - 1 - last) / strides[i]
+                       ? memory
+                       : last + (dims[i] - 1) * strides[i];
+    }
+    if (!empty && last >= memory)
+        return fail(RH_INVALID, "view: from element %lld it leaves the memory of %lld elements",
+                    (long long)offset, (long long)memory);
+    *out = tensor_view(tensor, offset, &shape);
+    for (int i = 0; i < rank; i++)
+        (*out)->stride[i] = strides[i];
+    return RH_OK;
+}
+
+int64_t rh_tensor_stride(const struct rh_tensor *tensor, int dim)
+{
+    return dim >= 0 && dim < tensor->type.shape.rank ? tensor->stride[dim] : 0;
 }
 
 static enum rh_status check_bytes(const struct rh_tensor *tensor, const char *call, size_t bytes)

@@ -12,11 +12,13 @@ struct rh_cluster {
     int device_count;
     const struct backend *backend;
     struct session *session;
+    struct rh_traffic traffic; /* of the last call */
 };
 
 struct storage {
     int references;
     int device; /* local; device_count of the cluster: the host */
+    int64_t elements;
     void *data; /* values mirrored in host memory */
 };
 
@@ -31,9 +33,15 @@ struct rh_tensor {
 /* Zero-filled dense memory on a local device. RH_OUT_OF_MEMORY where the host has too little. */
 enum rh_status tensor_new(struct rh_cluster *cluster, int device, const struct tensor_type *type,
                           struct rh_tensor **out);
+/* As `tensor_new`, with the strides of `like` if its elements fill their memory without gaps. */
+enum rh_status tensor_new_like(const struct rh_tensor *like, int device, enum dtype dtype,
+                               struct rh_tensor **out);
 /* The same memory under another window. */
 struct rh_tensor *tensor_view(const struct rh_tensor *tensor, int64_t offset,
                               const struct shape *shape);
+/* The same, row-major without gaps. */
+struct rh_tensor *tensor_dense_view(const struct rh_tensor *tensor, int64_t offset,
+                                    const struct shape *shape);
 /* Dense copy in and out of a window. */
 void tensor_gather_values(const struct rh_tensor *tensor, void *dense);
 void tensor_scatter_values(struct rh_tensor *tensor, const void *dense);

@@ -20,6 +20,7 @@ extern const struct command command_compare;
 extern const struct command command_plan;
 extern const struct command command_platform;
 extern const struct command command_published;
+extern const struct command command_comm;
 extern const struct command command_launch;
 extern const struct command command_schedule;
 

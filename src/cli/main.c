@@ -6,8 +6,8 @@
 #include "cli/cli.h"
 
 static const struct command *const commands[] = {
-    &command_run,       &command_compare, &command_plan,     &command_platform,
-    &command_published, &command_launch,  &command_schedule,
+    &command_run,       &command_compare, &command_plan,   &command_platform,
+    &command_published, &command_comm,    &command_launch, &command_schedule,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

@@ -5,6 +5,7 @@
 
 #include "backends/backend.h"
 #include "base/memory.h"
+#include "comm/comm.h"
 #include "plan/check.h"
 
 struct operand {
@@ -106,6 +107,7 @@ static enum rh_status call_end(struct call *call, double *seconds)
  * wait. */
 static void write_move(struct call *call, struct view from, int source, struct view to, int target)
 {
+    struct rh_traffic *traffic = call->run->traffic;
     bool from_host = source == call->run->gpus;
     int stream = stream_of(call, from_host ? target : source);
     int other = stream_of(call, from_host ? source : target);
@@ -114,6 +116,17 @@ static void write_move(struct call *call, struct view from, int source, struct v
     write_copy(&call->writer, stream, "copy", from, to);
     if (other != stream)
         write_join(&call->writer, stream, other, "copy");
+    traffic->copies += source != target;
+    traffic->copy_bytes += source != target ? (double)type_bytes(&from.type) : 0;
+}
+
+static void write_collective(struct call *call, const char *name, enum collective_kind kind,
+                             const struct collect_part *parts, int count)
+{
+    const struct view *part = parts[0].send;
+    write_collect(&call->writer, name, kind, REDUCE_SUM, call->group, 0, 0, parts, count);
+    call->run->traffic->collectives++;
+    call->run->traffic->collective_bytes += (double)type_bytes(&part->type);
 }
 
 enum rh_status comm_run_copy(const struct comm_run *run, const struct comm_tensor *from,
@@ -157,8 +170,7 @@ enum rh_status comm_run_broadcast(const struct comm_run *run, const struct comm_
         parts[0] = (struct collect_part){stream_of(&call, from->device), &source, NULL};
         for (int i = 0; i < count; i++)
             parts[i + 1] = (struct collect_part){stream_of(&call, to[i].device), NULL, &views[i]};
-        write_collect(&call.writer, "broadcast", COLLECTIVE_BROADCAST, REDUCE_SUM, call.group, 0, 0,
-                      parts, count + 1);
+        write_collective(&call, "broadcast", COLLECTIVE_BROADCAST, parts, count + 1);
         free(parts);
     } else {
         for (int i = 0; i < count; i++)
@@ -177,6 +189,45 @@ static void write_sum(struct call *call, int stream, struct view x, struct view 
     write_compute(&call->writer, stream, "add", &op, reads, beta != 0 ? 2 : 1, &y, 1);
 }
 
+static struct view transient(struct call *call, const char *name, int device,
+                             const struct tensor_type *type)
+{
+    struct buffer buffer = {.name = name,
+                            .device = device,
+                            .type = *type,
+                            .purpose = PURPOSE_COMMUNICATION,
+                            .lifetime = LIFETIME_TRANSIENT,
+                            .list = 0,
+                            .index = -1};
+    return view_of(&call->plan->roles[0], role_add_buffer(call->plan, 0, buffer));
+}
+
+/* views[0] lies where `sum` does; the others are added in order. */
+static void write_reduce(struct call *call, const struct view *views, const int *devices, int count,
+                         struct view sum, bool by_nccl)
+{
+    int target = devices[0];
+    if (by_nccl) {
+        struct collect_part *parts = memory_new_array((size_t)count, sizeof *parts);
+        for (int i = 0; i < count; i++)
+            parts[i] =
+                (struct collect_part){stream_of(call, devices[i]), &views[i], i ? NULL : &sum};
+        write_collective(call, "reduce_add", COLLECTIVE_REDUCE, parts, count);
+        free(parts);
+        return;
+    }
+    int stream = stream_of(call, target);
+    write_sum(call, stream, views[0], sum, 0);
+    for (int i = 1; i < count; i++) {
+        struct view here = views[i];
+        if (devices[i] != target) {
+            here = transient(call, "piece", target, &sum.type);
+            write_move(call, views[i], devices[i], here, target);
+        }
+        write_sum(call, stream, here, sum, 1);
+    }
+}
+
 enum rh_status comm_run_reduce_add(const struct comm_run *run, const struct comm_tensor *inputs,
                                    int count, const struct comm_tensor *out, double *seconds)
 {
@@ -184,36 +235,15 @@ enum rh_status comm_run_reduce_add(const struct comm_run *run, const struct comm
     call_begin(&call, run, "reduce_add");
     struct view sum = add_operand(&call, out, false, true);
     struct view *views = memory_new_array((size_t)count, sizeof *views);
-    for (int i = 0; i < count; i++)
+    int *devices = memory_new_array((size_t)count, sizeof *devices);
+    for (int i = 0; i < count; i++) {
         views[i] = add_operand(&call, &inputs[i], true, false);
-    if (nccl_serves(run, inputs + 1, count - 1, inputs[0].device)) {
-        struct collect_part *parts = memory_new_array((size_t)count, sizeof *parts);
-        for (int i = 0; i < count; i++)
-            parts[i] = (struct collect_part){stream_of(&call, inputs[i].device), &views[i],
-                                             i ? NULL : &sum};
-        write_collect(&call.writer, "reduce_add", COLLECTIVE_REDUCE, REDUCE_SUM, call.group, 0, 0,
-                      parts, count);
-        free(parts);
-    } else {
-        int stream = stream_of(&call, out->device);
-        write_sum(&call, stream, views[0], sum, 0);
-        for (int i = 1; i < count; i++) {
-            struct view here = views[i];
-            if (inputs[i].device != out->device) {
-                struct buffer buffer = {.name = "piece",
-                                        .device = out->device,
-                                        .type = out->type,
-                                        .purpose = PURPOSE_COMMUNICATION,
-                                        .lifetime = LIFETIME_TRANSIENT,
-                                        .list = 0,
-                                        .index = -1};
-                here = view_of(&call.plan->roles[0], role_add_buffer(call.plan, 0, buffer));
-                write_move(&call, views[i], inputs[i].device, here, out->device);
-            }
-            write_sum(&call, stream, here, sum, 1);
-        }
+        devices[i] = inputs[i].device;
     }
+    write_reduce(&call, views, devices, count, sum,
+                 nccl_serves(run, inputs + 1, count - 1, inputs[0].device));
     free(views);
+    free(devices);
     return call_end(&call, seconds);
 }
 
@@ -228,9 +258,87 @@ enum rh_status comm_run_all_reduce(const struct comm_run *run, const struct comm
         views[i] = add_operand(&call, &tensors[i], true, true);
         parts[i] = (struct collect_part){stream_of(&call, tensors[i].device), &views[i], &views[i]};
     }
-    write_collect(&call.writer, "all_reduce", COLLECTIVE_ALL_REDUCE, REDUCE_SUM, call.group, 0, 0,
-                  parts, count);
+    write_collective(&call, "all_reduce", COLLECTIVE_ALL_REDUCE, parts, count);
     free(views);
     free(parts);
+    return call_end(&call, seconds);
+}
+
+/* One flat view of a parcel's part on a device; a part of one tensor is taken as it lies. */
+static struct view flatten(struct call *call, const struct comm_tensor *tensors, int count,
+                           const struct tensor_type *flat)
+{
+    struct view *views = memory_new_array((size_t)count, sizeof *views);
+    for (int i = 0; i < count; i++)
+        views[i] = add_operand(call, &tensors[i], true, false);
+    struct view result;
+    if (count == 1) {
+        result = view_as(views[0], flat);
+    } else {
+        result = transient(call, "flat", tensors[0].device, flat);
+        comm_pack(&call->writer, stream_of(call, tensors[0].device), "flatten", views, count,
+                  result);
+    }
+    free(views);
+    return result;
+}
+
+enum rh_status comm_run_broadcast_parcels(const struct comm_run *run, int source,
+                                          const struct comm_parcel *parcels, int count, int targets,
+                                          double *seconds)
+{
+    struct call call;
+    call_begin(&call, run, "broadcast_coalesced");
+    struct view *views = memory_new_array((size_t)targets, sizeof *views);
+    struct collect_part *parts = memory_new_array((size_t)targets + 1, sizeof *parts);
+    for (int p = 0; p < count; p++) {
+        const struct comm_tensor *flats = parcels[p].flats;
+        struct view flat =
+            flatten(&call, parcels[p].tensors, parcels[p].count, &parcels[p].flats[0].type);
+        parts[0] = (struct collect_part){stream_of(&call, source), &flat, NULL};
+        for (int i = 0; i < targets; i++) {
+            views[i] = add_operand(&call, &flats[i], false, true);
+            parts[i + 1] =
+                (struct collect_part){stream_of(&call, flats[i].device), NULL, &views[i]};
+        }
+        if (nccl_serves(run, flats, targets, source))
+            write_collective(&call, "broadcast", COLLECTIVE_BROADCAST, parts, targets + 1);
+        else
+            for (int i = 0; i < targets; i++)
+                write_move(&call, flat, source, views[i], flats[i].device);
+    }
+    free(views);
+    free(parts);
+    return call_end(&call, seconds);
+}
+
+enum rh_status comm_run_reduce_parcels(const struct comm_run *run, const int *devices,
+                                       int device_count, int root,
+                                       const struct comm_parcel *parcels, int count,
+                                       double *seconds)
+{
+    struct call call;
+    call_begin(&call, run, "reduce_add_coalesced");
+    struct view *views = memory_new_array((size_t)device_count, sizeof *views);
+    struct comm_tensor *places = memory_new_array((size_t)device_count, sizeof *places);
+    int *order = memory_new_array((size_t)device_count, sizeof *order);
+    order[0] = devices[root];
+    for (int i = 0, at = 1; i < device_count; i++)
+        if (i != root) {
+            order[at] = devices[i];
+            places[at++].device = devices[i];
+        }
+    for (int p = 0; p < count; p++) {
+        struct view sum = add_operand(&call, &parcels[p].flats[0], false, true);
+        for (int i = 0, at = 1; i < device_count; i++)
+            views[i == root ? 0 : at++] =
+                flatten(&call, parcels[p].tensors + (ptrdiff_t)i * parcels[p].count,
+                        parcels[p].count, &sum.type);
+        write_reduce(&call, views, order, device_count, sum,
+                     nccl_serves(run, places + 1, device_count - 1, order[0]));
+    }
+    free(views);
+    free(places);
+    free(order);
     return call_end(&call, seconds);
 }

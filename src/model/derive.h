@@ -5,19 +5,13 @@
 
 #include "model/graph.h"
 
-/* The gradients that reach a layer's output, one from each of its readers. */
-struct contributions {
-    int *values;
-    int count, capacity;
-};
-
 struct derive {
     struct graph *graph;
     const struct model *model;
     struct graph_options options;
-    int *saved_mean, *saved_invstd;      /* per layer: values that batch norm keeps; -1 */
-    bool *needs_gradient;                /* per layer: it or something before it has parameters */
-    struct contributions *contributions; /* per layer */
+    int *saved_mean, *saved_invstd; /* per layer: values that batch norm keeps; -1 */
+    bool *needs_gradient;           /* per layer: it or something before it has parameters */
+    int *gradient_so_far;           /* per layer: of its output, from the readers so far; -1 */
 };
 
 int derive_value(struct derive *d, const char *prefix, const char *name, enum value_kind kind,

@@ -6,12 +6,24 @@
 #include "model/derive.h"
 #include "op/layout.h"
 
-static void contribute(struct derive *d, int layer, int gradient)
+/* `reader` gives a gradient to a layer's output. What several readers give is added up where the
+ * nearest of them is, so that one gradient goes back over a boundary that the value crossed once.
+ */
+static void contribute(struct derive *d, int layer, int reader, int gradient)
 {
     if (layer < 0 || !d->needs_gradient[layer])
         return;
-    struct contributions *c = &d->contributions[layer];
-    *ARRAY_ADD(c->values, c->count, c->capacity) = gradient;
+    int *sum = &d->gradient_so_far[layer];
+    if (*sum < 0) {
+        *sum = gradient;
+        return;
+    }
+    struct op op = {.kind = OP_add, .compute = DTYPE_F32};
+    const int reads[2] = {*sum, gradient};
+    int write = derive_value(d, "sum of grad ", d->model->layers[layer].name, VALUE_GRADIENT,
+                             d->graph->values[*sum].type, reader, -1);
+    derive_node(d, &op, PHASE_BACKWARD_INPUT, reader, reads, 2, &write, 1);
+    *sum = write;
 }
 
 static bool input_wants_gradient(const struct derive *d, int layer)
@@ -20,19 +32,10 @@ static bool input_wants_gradient(const struct derive *d, int layer)
     return from >= 0 && d->needs_gradient[from];
 }
 
-/* A new value for the gradient of the layer's input, and its contribution there. */
-static int input_gradient(struct derive *d, int layer)
-{
-    int from = d->model->layers[layer].inputs[0];
-    int gradient = derive_value(d, "grad ", d->model->layers[from].name, VALUE_GRADIENT,
-                                d->graph->values[d->graph->output_of[from]].type, layer, -1);
-    contribute(d, from, gradient);
-    return gradient;
-}
-
 static void input_node(struct derive *d, int layer, enum op_kind kind, const int *reads, int count)
 {
     struct op op = d->model->layers[layer].op;
+    int from = d->model->layers[layer].inputs[0];
     if (!input_wants_gradient(d, layer))
         return;
     op.kind = kind;
@@ -41,8 +44,10 @@ static void input_node(struct derive *d, int layer, enum op_kind kind, const int
                      : DTYPE_F32;
     if (d->model->layers[layer].op.kind == OP_batch_norm2d)
         op.norm.training = true;
-    int write = input_gradient(d, layer);
+    int write = derive_value(d, "grad ", d->model->layers[from].name, VALUE_GRADIENT,
+                             d->graph->values[d->graph->output_of[from]].type, layer, -1);
     derive_node(d, &op, PHASE_BACKWARD_INPUT, layer, reads, count, &write, 1);
+    contribute(d, from, layer, write);
 }
 
 static void weight_node(struct derive *d, int layer, enum op_kind kind, const int *reads, int count)
@@ -100,7 +105,7 @@ static void relu(struct derive *d, int layer, int gradient)
 static void add(struct derive *d, int layer, int gradient)
 {
     for (int i = 0; i < 2; i++)
-        contribute(d, d->model->layers[layer].inputs[i], gradient);
+        contribute(d, d->model->layers[layer].inputs[i], layer, gradient);
 }
 
 static void max_pool2d(struct derive *d, int layer, int gradient)
@@ -129,7 +134,7 @@ static void flatten(struct derive *d, int layer, int gradient)
         g->values[alias].type.channels_last = false;
         alias = derive_reordered(d, alias, PHASE_BACKWARD_INPUT, layer, true);
     }
-    contribute(d, from, alias);
+    contribute(d, from, layer, alias);
 }
 
 static void embedding(struct derive *d, int layer, int gradient)
@@ -152,22 +157,6 @@ static gradient_rule *const rules[OP_COUNT] = {
     [OP_embedding] = embedding,
 };
 
-/* Several readers: their gradients are added up where the value was made. */
-static int sum_contributions(struct derive *d, int layer)
-{
-    const struct contributions *c = &d->contributions[layer];
-    int sum = c->values[0];
-    for (int i = 1; i < c->count; i++) {
-        struct op op = {.kind = OP_add, .compute = DTYPE_F32};
-        const int reads[2] = {sum, c->values[i]};
-        int write = derive_value(d, "sum of grad ", d->model->layers[layer].name, VALUE_GRADIENT,
-                                 d->graph->values[sum].type, layer, -1);
-        derive_node(d, &op, PHASE_BACKWARD_INPUT, layer, reads, 2, &write, 1);
-        sum = write;
-    }
-    return sum;
-}
-
 void derive_backward(struct derive *d, int loss_gradient)
 {
     const struct model *m = d->model;
@@ -177,11 +166,11 @@ void derive_backward(struct derive *d, int loss_gradient)
         for (int k = 0; k < l->input_count; k++)
             d->needs_gradient[i] |= l->inputs[k] >= 0 && d->needs_gradient[l->inputs[k]];
     }
-    contribute(d, m->layer_count - 1, loss_gradient);
+    contribute(d, m->layer_count - 1, m->layer_count, loss_gradient);
     for (int i = m->layer_count - 1; i >= 0; i--) {
-        if (d->contributions[i].count == 0)
+        int gradient = d->gradient_so_far[i];
+        if (gradient < 0)
             continue;
-        int gradient = sum_contributions(d, i);
         d->graph->gradient_of[i] = gradient;
         assert(rules[m->layers[i].op.kind] && "every forward op has a gradient rule");
         rules[m->layers[i].op.kind](d, i, gradient);

@@ -295,8 +295,7 @@ enum rh_status graph_new(const struct model *model, const struct graph_options *
                        .saved_mean = new_indices(layers),
                        .saved_invstd = new_indices(layers),
                        .needs_gradient = memory_new_array((size_t)layers, sizeof(bool)),
-                       .contributions =
-                           memory_new_array((size_t)layers, sizeof(struct contributions))};
+                       .gradient_so_far = new_indices(layers)};
     g->model = model;
     g->batch = options->batch;
     g->output_of = new_indices(layers);
@@ -305,9 +304,7 @@ enum rh_status graph_new(const struct model *model, const struct graph_options *
     g->parameter_gradient = new_indices(model->parameter_count);
     g->low_parameter = new_indices(model->parameter_count);
     enum rh_status status = build(&d);
-    for (int i = 0; i < layers; i++)
-        free(d.contributions[i].values);
-    free(d.contributions);
+    free(d.gradient_so_far);
     free(d.needs_gradient);
     free(d.saved_mean);
     free(d.saved_invstd);

@@ -16,7 +16,8 @@ module = $(module_sources:%=$O/%.o)
 kernels = $(patsubst %, $O/%.o, $(wildcard kernels/cuda/*.cu))
 convolutions = $(filter $O/backends/cuda/convolution% %/matmul.c.o %/search.c.o, $(module))
 parity = $(patsubst %, $O/%.o, $(wildcard tests/parity/*.c))
-cases = $(patsubst %, $O/%.o, $(filter-out %/product.c, $(wildcard tests/cuda/*.c)))
+convolution_tests = $(patsubst %, $O/%.o, $(filter-out %/product.c, $(wildcard tests/cuda/*.c)))
+cases = $(patsubst %, $O/%.o, $(wildcard tests/cases/*.c))
 products = $(filter $O/backends/cuda/product% %/matmul.c.o %/search.c.o, $(module))
 
 COMPILE = $(CC) -std=c11 -O2 -fPIC -D_GNU_SOURCE -DHAVE_CUDA -DPACKAGE_VERSION='"bundle"' \
@@ -26,7 +27,7 @@ PROGRAM_LIBRARIES = -Wl,--unresolved-symbols=ignore-all -rdynamic -Wl,-rpath,'$$
     -L$(BUNDLE) -l:libblas-part.so -l:libcjson.so.1 -ldl -lm -lpthread
 CUDA_LIBRARIES = -L$(CUDA)/lib64 -lcublasLt -lcudnn -lnccl -l:libcudart_static.a -lstdc++ -lrt
 
-all: $(addprefix $(BUNDLE)/, rehearse rehearse-cuda.so parity_ops parity_convolution parity_product)
+all: $(addprefix $(BUNDLE)/, rehearse rehearse-cuda.so parity_ops parity_convolution parity_product cases)
 $(BUNDLE)/libcjson.so.1:
 	@mkdir -p $(BUNDLE)
 	cp -L "$$($(CC) -print-file-name=libcjson.so.1)" $@
@@ -34,7 +35,7 @@ $(BUNDLE)/libcjson.so.1:
 $(BUNDLE)/libblas-part.so:
 	@mkdir -p $(BUNDLE)
 	$(CC) -s -shared -o $@ -Wl,-u,cblas_sgemm -l:libopenblas.a -lm -lpthread
-$(BUNDLE)/rehearse $(BUNDLE)/parity_ops $(BUNDLE)/parity_convolution $(BUNDLE)/parity_product: \
+$(addprefix $(BUNDLE)/, rehearse parity_ops parity_convolution parity_product cases): \
     | $(BUNDLE)/libcjson.so.1 $(BUNDLE)/libblas-part.so
 $(BUNDLE)/rehearse: $(program)
 	$(CC) -s -o $@ $^ $(PROGRAM_LIBRARIES)
@@ -42,7 +43,9 @@ $(BUNDLE)/rehearse-cuda.so: $(module) $(kernels)
 	$(CC) -s -shared -o $@ $^ $(CUDA_LIBRARIES) -ldl -lpthread
 $(BUNDLE)/parity_ops: $(library) $(parity)
 	$(CC) -s -o $@ $^ $(PROGRAM_LIBRARIES)
-$(BUNDLE)/parity_convolution: $(cases) $(convolutions) $(kernels) $(library)
+$(BUNDLE)/cases: $(library) $(cases)
+	$(CC) -s -o $@ $^ $(PROGRAM_LIBRARIES)
+$(BUNDLE)/parity_convolution: $(convolution_tests) $(convolutions) $(kernels) $(library)
 	$(CC) -s -o $@ $^ $(CUDA_LIBRARIES) $(PROGRAM_LIBRARIES)
 $(BUNDLE)/parity_product: $O/tests/cuda/product.c.o $(products) $(kernels) $(library)
 	$(CC) -s -o $@ $^ $(CUDA_LIBRARIES) $(PROGRAM_LIBRARIES)

@@ -91,6 +91,8 @@ static void test_open_errors(void)
     UNIT_ASSERT_CONTAINS(rh_error(), "9 devices are asked for; cluster 'dgx-1v-32gb' has 8");
     CU_ASSERT_EQUAL(rh_cluster_open("{\"node\":", 1, "reference", &cluster), RH_INVALID);
     UNIT_ASSERT_CONTAINS(rh_error(), "is not JSON");
+    CU_ASSERT_EQUAL(rh_cluster_open("dgx-1v", 12, "reference", &cluster), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), "device 8 is on another node; a process has the 8 GPUs");
     rh_cluster_close(NULL);
     CU_ASSERT_TRUE(strlen(rh_version()) > 0);
 }
@@ -155,6 +157,68 @@ static void test_to(void)
     UNIT_ASSERT_CONTAINS(rh_error(), "device 8; the cluster has devices 0 to 3");
     CU_ASSERT_PTR_NULL(same);
     rh_tensor_free(there);
+    rh_cluster_close(cluster);
+}
+
+/* Windows lie in the memory of their tensor, or are refused. */
+static void test_view(void)
+{
+    struct rh_cluster *cluster = open_cluster();
+    struct rh_tensor *t = tensor_of(cluster, 0, DIMS(2, 3), VALUES(1, 2, 3, 4, 5, 6));
+    struct rh_tensor *column = NULL;
+    struct rh_tensor *view = NULL;
+    const int64_t two[1] = {2};
+    const int64_t three[1] = {3};
+    const int64_t huge[1] = {INT64_MAX};
+    CU_ASSERT_EQUAL_FATAL(rh_tensor_view(t, 1, two, three, 1, &column), RH_OK);
+    ASSERT_VALUES(column, 2, 5);
+    CU_ASSERT_EQUAL(rh_tensor_stride(column, 0), 3);
+    CU_ASSERT_EQUAL(rh_tensor_stride(column, 1), 0);
+    CU_ASSERT_EQUAL(rh_tensor_write(column, VALUES(8, 9), 8), RH_OK);
+    ASSERT_VALUES(t, 1, 8, 3, 4, 9, 6);
+    CU_ASSERT_EQUAL(rh_tensor_view(column, 0, NULL, NULL, 3, &view), RH_OK);
+    ASSERT_VALUES(view, 9);
+    rh_tensor_free(view);
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 1, (const int64_t[]){0}, three, 99, &view), RH_OK);
+    CU_ASSERT_EQUAL(rh_tensor_bytes(view), 0);
+    rh_tensor_free(view);
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 1, two, three, 3, &view), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), "from element 3 it leaves the memory of 6 elements");
+    CU_ASSERT_PTR_NULL(view);
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 1, two, three, -1, &view), RH_INVALID);
+    CU_ASSERT_EQUAL(rh_tensor_view(column, 1, two, three, 3, &view), RH_INVALID);
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 1, two, huge, 0, &view), RH_INVALID);
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 1, huge, two, 0, &view), RH_INVALID);
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 1, two, two, INT64_MAX, &view), RH_INVALID);
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 1, two, (const int64_t[]){-1}, 1, &view), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), "dimension 0 is 2 with stride -1");
+    CU_ASSERT_EQUAL(rh_tensor_view(t, 6, two, two, 0, &view), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), "rank 6; at most 5");
+    rh_tensor_free(t); /* the window keeps the memory */
+    ASSERT_VALUES(column, 8, 9);
+    rh_tensor_free(column);
+    rh_cluster_close(cluster);
+}
+
+/* float to int64 and back: what no int64 holds becomes the nearest that is one. */
+static void test_copy(void)
+{
+    struct rh_cluster *cluster = open_cluster();
+    struct rh_tensor *t = tensor_of(cluster, 0, DIMS(4), VALUES(1.9f, -1.9f, 1e30f, NAN));
+    struct rh_tensor *whole = NULL;
+    struct rh_tensor *back = NULL;
+    int64_t values[4];
+    CU_ASSERT_EQUAL_FATAL(rh_copy(t, 2, RH_INT64, &whole, NULL), RH_OK);
+    CU_ASSERT_EQUAL(rh_tensor_read(whole, values, sizeof values), RH_OK);
+    CU_ASSERT_TRUE(values[0] == 1 && values[1] == -1 && values[2] == INT64_MAX && values[3] == 0);
+    CU_ASSERT_EQUAL_FATAL(rh_copy(whole, RH_HOST, RH_FLOAT32, &back, NULL), RH_OK);
+    CU_ASSERT_EQUAL(rh_tensor_device(back), RH_HOST);
+    ASSERT_VALUES(back, 1, -1, 9223372036854775807.f, 0);
+    rh_tensor_free(back);
+    CU_ASSERT_EQUAL(rh_copy(t, 4, RH_INT64, &back, NULL), RH_INVALID);
+    UNIT_ASSERT_CONTAINS(rh_error(), "copy: device 4; the cluster has devices 0 to 3");
+    rh_tensor_free(t);
+    rh_tensor_free(whole);
     rh_cluster_close(cluster);
 }
 
@@ -563,14 +627,16 @@ static void test_gather_errors(void)
     CU_ASSERT_EQUAL_FATAL(rh_tensor_new(cluster, 1, RH_INT64, DIMS(2, 5), &integers), RH_OK);
     struct rh_tensor *pair[2] = {wide, narrow};
     CU_ASSERT_EQUAL(rh_gather(pair, 2, 0, 0, &out, NULL), RH_INVALID);
-    UNIT_ASSERT_CONTAINS(rh_error(), "input 1 has shape (2, 4), input 0 (2, 5)");
+    UNIT_ASSERT_CONTAINS(rh_error(),
+                         "input 1 has shape (2, 4), expected (2, 5) but for dimension 0");
     CU_ASSERT_PTR_NULL(out);
     pair[1] = deep;
     CU_ASSERT_EQUAL(rh_gather(pair, 2, 0, 0, &out, NULL), RH_INVALID);
-    UNIT_ASSERT_CONTAINS(rh_error(), "input 1 has 3 dimensions, input 0 has 2");
+    UNIT_ASSERT_CONTAINS(rh_error(), "input 1 has 3 dimensions, expected 2");
     pair[1] = integers;
-    CU_ASSERT_EQUAL(rh_gather(pair, 2, 0, 0, &out, NULL), RH_INVALID);
-    UNIT_ASSERT_CONTAINS(rh_error(), "input 1 is int64, input 0 fp32");
+    CU_ASSERT_EQUAL(rh_gather(pair, 2, 0, 0, &out, NULL), RH_OK); /* converted to the first's */
+    CU_ASSERT_EQUAL(rh_tensor_dtype(out), RH_FLOAT32);
+    rh_tensor_free(out);
     pair[0] = host;
     pair[1] = wide;
     CU_ASSERT_EQUAL(rh_gather(pair, 2, 0, 0, &out, NULL), RH_INVALID);
@@ -645,7 +711,7 @@ static void test_all_reduce(void)
     UNIT_ASSERT_CONTAINS(rh_error(), "tensor 1 is on the host");
     pair[1] = integers;
     CU_ASSERT_EQUAL(rh_all_reduce(pair, 2, NULL), RH_INVALID);
-    UNIT_ASSERT_CONTAINS(rh_error(), "2 int64 of 'tensor 1'");
+    UNIT_ASSERT_CONTAINS(rh_error(), "tensor 1 is int64, tensor 0 fp32");
     CU_ASSERT_EQUAL(rh_all_reduce(pair, 0, NULL), RH_INVALID);
     ASSERT_VALUES(in[0], 6, 4);
     free_tensors(in, DEVICES);
@@ -850,6 +916,8 @@ static const struct unit_test tests[] = {
     {"open errors", test_open_errors, NULL},
     {"tensor", test_tensor, NULL},
     {"to", test_to, NULL},
+    {"view", test_view, NULL},
+    {"copy", test_copy, NULL},
     {"broadcast", test_broadcast, NULL},
     {"broadcast places", test_broadcast_places, NULL},
     {"broadcast shapes", test_broadcast_shapes, NULL},

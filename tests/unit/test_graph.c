@@ -102,7 +102,7 @@ static void test_operands_fit(void)
 }
 
 /* Backward runs from the last layer to the first; where a layer has both gradients, the input's
- * stands before the weights'. A layer's sum stands at that layer. */
+ * stands before the weights'. A sum of gradients stands at the nearest reader. */
 static void test_execution_order(void)
 {
     for (int i = 0; i < MODEL_COUNT; i++) {
